@@ -172,8 +172,9 @@ static int apply_attrs(struct line *l, int q, bool dry)
 		return failed(l, "read");
 	attrs.set = attr_differences(&l->a, &is, specs, &text);
 	if (attrs.set & ~is.set)
-		message("%s: the queue '%s' exists, and %s; it cannot be changed, so remove the queue first: wqctl unlink %s",
-			l->where, l->a.queue, text ? text : "differs", l->a.queue);
+		message("%s: the queue '%s' exists, and %s; it cannot be changed, so remove the queue first: wqctl unlink %s%s",
+			l->where, l->a.queue, text ? text : "differs", end_of_options(l->a.queue),
+			l->a.queue);
 	else if (attrs.set && !dry && wq_set(q, &attrs))
 		failed(l, "change");
 	else {
@@ -197,8 +198,9 @@ static bool is_expected(const struct line *l, const struct wq_stat *st)
 
 	if (st->uid == owner || st->uid == geteuid())
 		return true;
-	message("%s: the queue '%s' is left as it is, because it belongs to uid %u, not to uid %u; look at it: wqctl ls %s; then remove it: wqctl unlink %s; processes that have it open would keep their access if only the owner were changed",
-		l->where, l->a.queue, st->uid, owner, l->a.queue, l->a.queue);
+	message("%s: the queue '%s' is left as it is, because it belongs to uid %u, not to uid %u; look at it: wqctl ls %s%s; then remove it: wqctl unlink %s%s; processes that have it open would keep their access if only the owner were changed",
+		l->where, l->a.queue, st->uid, owner, end_of_options(l->a.queue), l->a.queue,
+		end_of_options(l->a.queue), l->a.queue);
 	return false;
 }
 

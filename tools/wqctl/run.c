@@ -669,8 +669,8 @@ static void report_foreign(int q, enum name name)
 	const char *text = name_text(name);
 
 	if (!atomic_exchange(&shared->foreign[name], true))
-		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s",
-			text, (int)owner_of(q), (int)owners[name], text);
+		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s%s",
+			text, (int)owner_of(q), (int)owners[name], end_of_options(text), text);
 }
 
 /* Report a foreign queue late: a queue that root restores gets its owner soon after it was made. */
@@ -1037,8 +1037,8 @@ static bool may_run(const struct args *a, enum name name)
 
 	if (!is || is == uid || (geteuid() && (!a->owner || is == geteuid())))
 		return true;
-	message("the queue '%s' belongs to uid %d, which is neither root nor given by --owner; if that user is the right one: wqctl run --owner %d; otherwise remove the queue: wqctl unlink %s",
-		queue, (int)is, (int)is, queue);
+	message("the queue '%s' belongs to uid %d, which is neither root nor given by --owner; if that user is the right one: wqctl run --owner %d; otherwise remove the queue: wqctl unlink %s%s",
+		queue, (int)is, (int)is, end_of_options(queue), queue);
 	return false;
 }
 

@@ -45,8 +45,8 @@ struct wq_source_kind {
 };
 
 /*
- * How a kind allocates in @attach.  The memory is charged to the maker of the queue, and an allocation
- * fails rather than kill a process.
+ * How a kind allocates in @attach.  The memory is charged to the maker of the queue, and an
+ * allocation fails rather than kill a process.
  */
 #define WQ_SOURCE_GFP	(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 

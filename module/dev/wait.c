@@ -4,8 +4,8 @@
  *
  * A wait of a process is a file.  It begins by a call that does not sleep, and poll and read(2) of
  * the file wait for its end.  So a signal, a stop or a repeated read does nothing again.  The file
- * has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the end
- * of the queue drops its keys, which ends the waits.
+ * has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the
+ * end of the queue drops its keys, which ends the waits.
  */
 #include <linux/anon_inodes.h>
 #include <linux/bitops.h>

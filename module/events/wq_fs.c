@@ -522,7 +522,7 @@ static struct fs_source *source_new(struct wq_source *s, const struct wq_fs_args
 	spin_lock_init(&src->lock);
 	src->s = s;
 	src->rules_size = args->rules_size;
-	/* A page fault reads the caller's file, and the maker of the queue must not pay for that. */
+	/* A page fault reads the caller's file, which is not charged to the maker of the queue. */
 	memcg = set_active_memcg(NULL);
 	ret = copy_from_user(src->rules, u64_to_user_ptr(args->rules), args->rules_size) ?
 	      -EFAULT : 0;

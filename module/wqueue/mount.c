@@ -59,9 +59,9 @@
  * @max_queues: the most queues; 0: no limit but the users' quotas
  * @nr_queues: number of queues
  * @ends: the set ends: wq_evict_inode() adds the queues to @ending
- * @ending: queues whose inode is gone, with its reference.  Tasks that end marks of inotify or rules
- *	of Landlock on a queue may drop the last references of inodes at the same time as the task
- *	that ends the set, which waits for them
+ * @ending: queues whose inode is gone, with its reference.  Tasks that end marks of inotify or
+ *	rules of Landlock on a queue may drop the last references of inodes at the same time as the
+ *	task that ends the set, which waits for them
  */
 struct wq_set {
 	u32 max_keys;

@@ -173,7 +173,7 @@ static u64 share_bytes(const struct wq_share *s)
 	return s->most == U64_MAX ? 0 : s->most + s->fixed;
 }
 
-/* Whether the user may have one more queue.  NULL: a user who has nothing yet */
+/* Whether the user may have one more queue.  NULL: the user has nothing yet. */
 static bool queue_fits(const struct wq_user *user, u32 keys, u64 bytes)
 {
 	return (user ? user->queues : 0) < READ_ONCE(user_queues) &&

@@ -146,7 +146,7 @@ static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_
 	r->len = e->len;
 	r->token = e->token;
 	c->read = e;
-	cs->q->reads = true;
+	cs->q->polled_reads += c->polled;
 	return 0;
 }
 

@@ -32,8 +32,9 @@ struct wq_call {
  * @pollers: pollers that polled the file before it was bound.  epoll adds itself to wait
  *	queues only when the file is added to it, and not when it polls the file again.
  *	So these pollers stay here after the file is bound.
- * @forward: an entry of wq.pollers, if there are such pollers.  It passes the wake-ups of
- *	wq.pollers on to @pollers.
+ * @forward: entries of wq.rd_wait and wq.wr_wait, if there are such pollers.  They pass the
+ *	wake-ups on to @pollers.
+ * @forwards: whether there are such entries
  * @bufs: buffers of arrays
  * @path: the queue's file in wqueue, if the queue has a name.  Constant once @c is bound
  * @takes: WQ_IOC_OPEN has made a file of wqueue a consumer: read(2) takes keys
@@ -46,7 +47,8 @@ struct wq_file {
 	bool takes;
 	u32 text_pos;
 	wait_queue_head_t pollers;
-	wait_queue_entry_t forward;
+	wait_queue_entry_t forward[2];
+	unsigned long forwards;
 	struct wq_bufs bufs;
 	struct work_struct end;
 };

@@ -51,31 +51,48 @@
 #define WQ_BINDING	((struct wq *)ERR_PTR(-EBUSY))
 
 /*
- * Pass a wake-up of wq.pollers on.  The number of exclusive pollers that it is for is not
- * known here, so all of them wake.  wq.pollers.lock is held, and wq_file.pollers.lock nests
- * inside of it.
+ * Pass a wake-up of wq.rd_wait or wq.wr_wait on.  The number of exclusive pollers that it is for is
+ * not known here, so all of them wake.  The lock of the queue's wait queue is held, and
+ * wq_file.pollers.lock nests inside of it.
  */
 static int file_forward(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
 {
-	struct wq_file *f = container_of(entry, struct wq_file, forward);
+	struct wq_file *f = entry->private;
 
 	__wake_up(&f->pollers, mode, 0, key);
 	return 0;
 }
 
-/* Wake the pollers that polled the file before it was bound to @q, now and with those of @q. */
-static void file_wake_early_pollers(struct wq_file *f, struct wq *q)
+/*
+ * Wake the pollers that polled the file before it was bound to @q, now and with those of @q.  The
+ * first call does it for all of them.
+ */
+static void file_forward_pollers(struct file *file, struct wq *q)
 {
+	struct wq_file *f = file->private_data;
+
+	if (test_and_set_bit(0, &f->forwards))
+		return;
+	/* Add the forwarders first, so that the pollers miss no event after this wake-up. */
+	if (file->f_mode & FMODE_READ)
+		add_wait_queue(&q->rd_wait, &f->forward[0]);
+	if (file->f_mode & FMODE_WRITE)
+		add_wait_queue(&q->wr_wait, &f->forward[1]);
+	wake_up_all(&f->pollers);
+}
+
+/* The file was bound to @q. */
+static void file_wake_early_pollers(struct file *file, struct wq *q)
+{
+	struct wq_file *f = file->private_data;
+
 	/*
 	 * wq_has_sleeper() has a full barrier between the store to wq_consumer.q and the
 	 * look at the wait queue.  It pairs with the barrier in wq_poll(): either this bind
 	 * finds the poller in the wait queue, or the poller finds the queue.
 	 */
-	if (!wq_has_sleeper(&f->pollers))
-		return;
-	/* Add the forwarder first, so that the pollers miss no event after this wake-up. */
-	add_wait_queue(&q->pollers, &f->forward);
-	wake_up_all(&f->pollers);
+	if (wq_has_sleeper(&f->pollers))
+		file_forward_pollers(file, q);
 }
 
 static const struct file_operations wq_fops, wq_queue_fops;
@@ -170,7 +187,7 @@ static int wq_verb_open(struct wq_call *call, void *arg)
 	/* Pairs with wq_file_consumer(). */
 	smp_store_release(&c->q, q);
 	if (q)
-		file_wake_early_pollers(f, q);
+		file_wake_early_pollers(call->file, q);
 	return ret;
 }
 
@@ -274,13 +291,38 @@ static long wq_ioctl(struct file *file, unsigned int cmd, unsigned long uarg)
 	return ret;
 }
 
+/*
+ * Whether a poll waits for room and not for keys.  After a shut down it waits in vain, and EPOLLERR
+ * ends it, as at the end of a pipe whose readers are gone.  A poller that waits for keys, too, must
+ * not see EPOLLERR: keys are left, and it would turn in circles, or take the file for broken.
+ */
+static bool waits_for_room(struct file *file, const poll_table *wait)
+{
+	__poll_t events = poll_requested_events(wait);
+
+	if (!(file->f_mode & FMODE_READ))
+		events &= ~(EPOLLIN | EPOLLRDNORM);
+	return file->f_mode & FMODE_WRITE && events & (EPOLLOUT | EPOLLWRNORM) &&
+	       !(events & (EPOLLIN | EPOLLRDNORM));
+}
+
+/*
+ * A poll waits in the queue's wait queues for its access mode, as that of a pipe does.  io_uring
+ * has room for two.
+ */
 static __poll_t wq_poll(struct file *file, poll_table *wait)
 {
 	struct wq_consumer *c = wq_file_consumer(file);
 	struct wq_file *f = file->private_data;
 	__poll_t mask;
+	struct wq *q;
 
-	if (!c) {
+	if (c) {
+		if (file->f_mode & FMODE_READ)
+			poll_wait(file, &c->q->rd_wait, wait);
+		if (file->f_mode & FMODE_WRITE)
+			poll_wait(file, &c->q->wr_wait, wait);
+	} else {
 		poll_wait(file, &f->pollers, wait);
 		/*
 		 * Add the poller to the wait queue before the load of wq_consumer.q.  Pairs
@@ -290,21 +332,27 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 		c = wq_file_consumer(file);
 		if (!c)
 			return 0;
+		/* The bind may have looked before. */
+		file_forward_pollers(file, c->q);
 	}
-	poll_wait(file, &c->q->pollers, wait);
-	mask = wq_poll_mask(c->q, c);
+	q = c->q;
+	mask = wq_poll_mask(q, c);
 	if (!(mask & EPOLLIN))
 		wq_bufs_idle(&f->bufs);
 	if (!(file->f_mode & FMODE_READ))
 		mask &= ~(EPOLLIN | EPOLLRDNORM);
 	if (!(file->f_mode & FMODE_WRITE))
 		mask &= ~(EPOLLOUT | EPOLLWRNORM);
+	/* The shut down sets it in a hold of the lock, and then wakes: see state/lock.c. */
+	if (READ_ONCE(q->shut) && waits_for_room(file, wait))
+		mask |= EPOLLERR;
 	return mask;
 }
 
 static int file_init(struct inode *inode, struct file *file)
 {
 	struct wq_file *f;
+	int i;
 
 	/* Access mode 3 grants ioctls without any permission on the queue. */
 	if (!(file->f_mode & (FMODE_READ | FMODE_WRITE)))
@@ -319,8 +367,11 @@ static int file_init(struct inode *inode, struct file *file)
 	}
 	wq_bufs_init(&f->bufs);
 	init_waitqueue_head(&f->pollers);
-	init_waitqueue_func_entry(&f->forward, file_forward);
-	INIT_LIST_HEAD(&f->forward.entry);
+	for (i = 0; i < ARRAY_SIZE(f->forward); i++) {
+		init_waitqueue_func_entry(&f->forward[i], file_forward);
+		f->forward[i].private = f;
+		INIT_LIST_HEAD(&f->forward[i].entry);
+	}
 	file->private_data = f;
 	/* IOCB_NOWAIT is respected, so io_uring polls the file instead of waiting in a thread. */
 	file->f_mode |= FMODE_NOWAIT;
@@ -332,8 +383,10 @@ static void file_end(struct wq_file *f)
 	struct wq *q = f->c->q;
 
 	/* No poller is left: poll holds a reference to the file, and epoll has removed itself. */
-	if (!list_empty(&f->forward.entry))
-		remove_wait_queue(&q->pollers, &f->forward);
+	if (!list_empty(&f->forward[0].entry))
+		remove_wait_queue(&q->rd_wait, &f->forward[0]);
+	if (!list_empty(&f->forward[1].entry))
+		remove_wait_queue(&q->wr_wait, &f->forward[1]);
 	if (q)
 		wq_sources_end(q, f->c);
 	wq_consumer_end(f->c);

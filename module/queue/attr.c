@@ -295,7 +295,7 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 			return ret;
 	}
 
-	/* From here on nothing fails.  wq_unlock() wakes the pollers that wait for room. */
+	/* From here on nothing fails.  wq_unlock() wakes the writers. */
 	wq_attr_change(q, args);
 	if (set & WQ_ATTR_MAX_KEYS)
 		q->watched |= wq_nr_keys(q) >= q->max_keys ? WQ_WATCH_ROOM : 0;

@@ -224,7 +224,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	INIT_LIST_HEAD(&q->requeued);
 	INIT_LIST_HEAD(&q->parked);
 	init_waitqueue_head(&q->getters);
-	init_waitqueue_head(&q->pollers);
+	init_waitqueue_head(&q->rd_wait);
+	init_waitqueue_head(&q->wr_wait);
 	init_waitqueue_head(&q->overdue);
 	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);

@@ -14,7 +14,7 @@
  *  - wq_source_rescan() sets the mark and queues the item.  If the item waits for its next attempt,
  *    it stays there: a storm of events that fail does not make it run more often.
  *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry
- *    of wq.pollers before that.  If room arises, the wake-up of the pollers lets the item run at
+ *    of wq.wr_wait before that.  If room arises, the wake-up of the writers lets the item run at
  *    once.  WQ_WATCH_ROOM causes that wake-up.  It is set in the hold of the queue's lock that
  *    takes the last room or finds no bytes left, so before the room arises.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
@@ -384,7 +384,7 @@ void wq_source_describe(struct wq_source *s, const char *text)
 }
 EXPORT_SYMBOL_GPL(wq_source_describe);
 
-/* wq.pollers wake, and its lock is held. */
+/* wq.wr_wait wakes, and its lock is held. */
 static int room_wake(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
 {
 	struct wq_source *s = container_of(entry, struct wq_source, room);
@@ -398,14 +398,14 @@ static int room_wake(struct wait_queue_entry *entry, unsigned int mode, int flag
 static void watch_room(struct wq_source *s)
 {
 	if (!s->waiting)
-		add_wait_queue(&s->q->pollers, &s->room);
+		add_wait_queue(&s->q->wr_wait, &s->room);
 	s->waiting = true;
 }
 
 static void unwatch_room(struct wq_source *s)
 {
 	if (s->waiting)
-		remove_wait_queue(&s->q->pollers, &s->room);
+		remove_wait_queue(&s->q->wr_wait, &s->room);
 	s->waiting = false;
 }
 

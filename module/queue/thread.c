@@ -76,7 +76,7 @@ static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
 		wq_start_timer(q, resume);
 	wq_unlock(&cs);
 	wake_up(&q->getters);
-	wake_up_poll(&q->pollers, EPOLLIN | EPOLLRDNORM);
+	wake_up_poll(&q->rd_wait, EPOLLIN | EPOLLRDNORM);
 	/* A run can end by a lease that expired, and no other process may look at the queue. */
 	wake_up_poll(&q->overdue, EPOLLIN | EPOLLRDNORM);
 	return HRTIMER_NORESTART;

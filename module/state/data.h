@@ -39,7 +39,7 @@
 static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 
 /* The bits of wq.watched. */
-#define WQ_WATCH_ROOM		BIT(0)	/* wake pollers when there is room for a key */
+#define WQ_WATCH_ROOM		BIT(0)	/* wake writers when there is room for a key */
 #define WQ_WATCH_REMOVED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
 #define WQ_WOKE_DESERTED	BIT(2)	/* they were woken for that */
 
@@ -52,7 +52,7 @@ struct wq_user;
  * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
  *	it, else NULL.  The next read ends its run.
  * @again: L: entries that it holds too, and whose run before was given back
- * @polled: L: the file was polled, so its process may wait by an exclusive poller
+ * @polled: L: the file was polled, so its process may wait by a poller; only changes to true
  * @q: the queue, constant once it is set
  * @pid: the process that opened the file; NULL for the kernel
  * @node: L: in wq.running while it holds entries, if wq.timed
@@ -126,7 +126,7 @@ struct wq {
 	struct list_head requeued;	/* L: ready entries ahead of all others */
 	struct wq_entry *recycled;	/* L: removed entries, for the next new keys */
 	u32 nr_recycled;		/* L: entries in recycled */
-	bool reads;			/* L: a read(2) has taken a key; only changes to true */
+	u32 polled_reads;		/* L: consumers with both polled and read set */
 	struct wq_mem mem;		/* its memory, see base/mem.h */
 	u64 unfit;			/* L: gets that put the key back, because it was too long */
 
@@ -166,8 +166,9 @@ struct wq {
 
 	/* Written by waiters, read by wakers */
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */
-	wait_queue_head_t pollers;
+	wait_queue_head_t rd_wait;	/* pollers of files that are open for reading */
 
+	wait_queue_head_t wr_wait;	/* pollers of files that are open for writing */
 	wait_queue_head_t overdue;	/* waiters for fences, which @timer wakes */
 	struct task_struct *thread;	/* L: drives delays and leases, see queue/thread.c */
 	struct delayed_work start_thread;

@@ -7,13 +7,47 @@
  * wq_unlock() does all that follows from the changes: it wakes waiters, wakes the thread or sets
  * the timer, and frees entries.  A hold handles at most WQ_BATCH keys.
  *
- * Wake-ups: a waiter adds itself to the wait queue, then takes the lock and looks for
+ * Wait queues: each kind of waiter has its own, so that no wake-up goes to a waiter that cannot use
+ * it.
+ *
+ *	wq.getters	tasks that wait in a get or read, all exclusive
+ *	wq.rd_wait	pollers of files that are open for reading
+ *	wq.wr_wait	pollers of files that are open for writing, and sources with a mark
+ *	wq.overdue	waiters for a run or a drain, see queue/thread.c
+ *	wq_fence.waiters  the same waiters, for the end that they wait for
+ *
+ * A file that is open for both waits in both, as a FIFO does.  epoll, poll and io_uring compare the
+ * events of a wake-up with those that a poller waits for.  These wake-ups exist:
+ *
+ *	a key is available to gets	one of getters, one exclusive poller of rd_wait and all
+ *					others there, EPOLLIN
+ *	the key of a file's last read	all of rd_wait, EPOLLIN; see below
+ *	gets are resumed		as many of getters as keys are available, all of rd_wait
+ *	times have come			one of getters, one exclusive poller of rd_wait and all
+ *					others there, and wq.overdue, until a call has caught up
+ *	room for a key			all of wr_wait, EPOLLOUT
+ *	shut down			all of wr_wait, EPOLLOUT, so that they see EPOLLERR
+ *	no get can find a key any more	all of getters, rd_wait and wr_wait, EPOLLHUP
+ *	deserted			all of getters, rd_wait and wr_wait, EPOLLPRI
+ *
+ * No wake-up is lost: a waiter adds itself to the wait queue, then takes the lock and looks for
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
  * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.
  *
+ * An exclusive waiter that was woken and takes no key passes the wake-up on.  A getter does so if
+ * keys are available after its last look, see wq_get_slow().  A poller may never look again, as its
+ * process ends: then the end of its file does it, see wq_consumer_end().
+ *
+ * The key of a file's last read: the next read of the file ends the run of that key first.  Only
+ * that can make a key available which is dirty or blocked, so poll of that file reports EPOLLIN.
+ * The other files do not, and no wake-up can be for one file.  So such a wake-up is for all of
+ * rd_wait, and only if a file that has a key of its last read was polled: when its key becomes
+ * dirty, and when the first key of the queue becomes blocked.  While keys are blocked, these files
+ * have EPOLLIN already.
+ *
  * While gets are paused, keys that become ready wake nobody.  The resume wakes a getter for each
- * ready key, and all pollers.  A waker looks at wq.paused after its hold of the lock.  If gets are
+ * ready key, and all readers.  A waker looks at wq.paused after its hold of the lock.  If gets are
  * not paused, it wakes.  If they are paused, it does not: the resume comes later than the key, and
  * wakes for it.
  *
@@ -110,11 +144,21 @@ static bool wq_newly_deserted(struct wq *q)
 	return !woken;
 }
 
+/*
+ * Wake all pollers that wait for room, exclusive ones as well: the change concerns each of them.
+ * If no room comes any more, poll reports EPOLLERR to them.  That is not among the events here,
+ * because all pollers wait for EPOLLERR, and a poll of io_uring would complete with it.
+ */
+static void wake_writers(struct wq *q)
+{
+	__wake_up(&q->wr_wait, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));
+}
+
 /* Wake waiters for what has changed in a critical section, after it. */
 void wq_wake(const struct wq_cs *cs)
 {
 	const struct wq_wakes *w = &cs->wakes;
-	bool all = w->others & WQ_WAKE_POLLERS;
+	bool all = w->others & WQ_WAKE_READERS;
 	struct wq *q = cs->q;
 
 	if (unlikely(w->others & WQ_WAKE_FENCES))
@@ -122,10 +166,12 @@ void wq_wake(const struct wq_cs *cs)
 	/* The lock orders the look at the wait queue, see the head of this file. */
 	if (waitqueue_active(&q->getters) && w->ready && !wq_gets_paused(q))
 		__wake_up(&q->getters, TASK_NORMAL, w->ready, NULL);
-	/* The lock orders this look as well.  0 wakes all pollers. */
-	if (waitqueue_active(&q->pollers) && (w->ready || all) && !wq_gets_paused(q))
-		__wake_up(&q->pollers, TASK_NORMAL, all ? 0 : w->ready,
+	/* The lock orders this look as well.  0 wakes all. */
+	if (waitqueue_active(&q->rd_wait) && (w->ready || all) && !wq_gets_paused(q))
+		__wake_up(&q->rd_wait, TASK_NORMAL, all ? 0 : w->ready,
 			  poll_to_key(EPOLLIN | EPOLLRDNORM));
+	if (unlikely(w->others & WQ_WAKE_WRITERS))
+		wake_writers(q);
 }
 
 /* Free the entries that were removed in a critical section, after it. */
@@ -168,14 +214,15 @@ void wq_end_drain(struct wq_cs *cs, int result)
 }
 
 /*
- * The part of wq_unlock() for a queue that is shut down, that lost its name, or whose pollers wait
+ * The part of wq_unlock() for a queue that is shut down, that lost its name, or whose writers wait
  * for room.  Leaves the critical section.
  */
 noinline void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)
 {
-	bool hup = false, room = false, deserted = false;
+	bool hup = false, deserted = false;
 	struct wq *q = cs->q;
+	__poll_t events;
 	u8 level;
 
 	wq_assert_locked(cs);
@@ -186,9 +233,10 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 		if (q->drain && wq_is_drained(q))
 			wq_end_drain(cs, WQ_END_DONE);
 	} else {
-		room = q->watched & WQ_WATCH_ROOM && wq_has_room(q);
-		if (room)
+		if (q->watched & WQ_WATCH_ROOM && wq_has_room(q)) {
 			q->watched &= ~WQ_WATCH_ROOM;
+			cs->wakes.others |= WQ_WAKE_WRITERS;
+		}
 		deserted = wq_newly_deserted(q);
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
@@ -196,12 +244,11 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 	wq_wake(cs);
 	/* Wake exclusive pollers as well: the change concerns each of them. */
 	if (hup || deserted) {
+		events = hup ? EPOLLIN | EPOLLRDNORM | EPOLLHUP : EPOLLPRI;
 		wake_up_all(&q->getters);
-		__wake_up(&q->pollers, TASK_NORMAL, 0,
-			  poll_to_key(hup ? EPOLLIN | EPOLLRDNORM | EPOLLHUP : EPOLLPRI));
+		__wake_up(&q->rd_wait, TASK_NORMAL, 0, poll_to_key(events));
+		__wake_up(&q->wr_wait, TASK_NORMAL, 0, poll_to_key(events));
 	}
-	if (room)
-		__wake_up(&q->pollers, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));
 }
 
 /* Leave a critical section, see __wq_unlock(). */

@@ -10,13 +10,14 @@
 #include "state/data.h"
 
 /* wq_wakes.others */
-#define WQ_WAKE_POLLERS		BIT(0)	/* all: the key of a file's last read is dirty */
+#define WQ_WAKE_READERS		BIT(0)	/* all of wq.rd_wait, see state/lock.c */
 #define WQ_WAKE_FENCES		BIT(1)	/* runs or a drain have ended */
 #define WQ_WAKE_TIMES		BIT(2)	/* wq.armed is earlier: the thread, or set the timer */
+#define WQ_WAKE_WRITERS		BIT(3)	/* all of wq.wr_wait: there is room, or never again */
 
 /**
  * struct wq_wakes - what a critical section wakes when it ends
- * @ready: entries that became ready: as many getters and exclusive pollers
+ * @ready: entries that became ready: as many getters and exclusive readers
  * @others: WQ_WAKE_*
  * @fences: fences that have ended, chained by next
  */
@@ -112,21 +113,22 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
 	/* Ordered by the lock. */
 	return waitqueue_active(&cs->q->getters) ||
 	       /* Ordered by the lock. */
-	       waitqueue_active(&cs->q->pollers) ||
-	       cs->wakes.others & WQ_WAKE_FENCES;
+	       waitqueue_active(&cs->q->rd_wait) ||
+	       cs->wakes.others & (WQ_WAKE_FENCES | WQ_WAKE_WRITERS);
 }
 
 /*
  * Leave a critical section, and do what follows from it:
  *
- *  - for each entry that became ready, wake one getter and one exclusive poller;
- *  - if any entry became ready, wake all other pollers;
- *  - if a key became dirty that a file's last read took, wake all pollers;
+ *  - for each entry that became ready, wake one getter and one exclusive reader;
+ *  - if any entry became ready, wake all other readers;
+ *  - if a key became dirty that a file's last read took, wake all readers;
  *  - if a run ended or was dropped, for which tasks or files wait, wake them;
+ *  - if the queue was shut down, wake all writers;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, end the drain;
  *  - if a queue without its name is deserted now, wake all getters and pollers;
- *  - if the queue was full or its adds were paused, and there is room now, wake all pollers;
+ *  - if the queue was full or its adds were paused, and there is room now, wake all writers;
  *  - if times have to be handled earlier than planned, wake the thread or set the timer;
  *  - free entries.
  */

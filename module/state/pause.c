@@ -56,10 +56,10 @@ void wq_set_resumed(struct wq_cs *cs, u32 what)
 		return;
 	wq_change_paused(cs, q->paused & ~what, what, S64_MAX);
 	trace_wq_resume(q, what, wq_nr_ready(q));
-	/* WQ_WATCH_ROOM makes wq_unlock() wake the pollers that wait for room. */
+	/* WQ_WATCH_ROOM makes wq_unlock() wake the writers. */
 	if (what & WQ_PAUSE_GETS) {
 		cs->wakes.ready += wq_nr_available(q);
-		cs->wakes.others |= WQ_WAKE_POLLERS;
+		cs->wakes.others |= WQ_WAKE_READERS;
 	}
 }
 
@@ -94,6 +94,8 @@ void wq_set_shut(struct wq_cs *cs, bool drain)
 		wq_arm(cs, 0);
 	/* wq_shutting_down() reads it without the lock. */
 	WRITE_ONCE(q->shut, true);
+	/* No room comes any more, for which they may wait. */
+	cs->wakes.others |= WQ_WAKE_WRITERS;
 	if (q->map)
 		wq_counters_retire(q->map);
 	WRITE_ONCE(q->no_adds, true);

@@ -82,7 +82,7 @@ noinline bool wq_grow_share(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	if (wq_share_grow(q->user, &q->share, false))
 		return true;
-	/* Pollers are woken when this queue uses less. */
+	/* Writers are woken when this queue or another one of the user uses less. */
 	q->watched |= WQ_WATCH_ROOM;
 	return false;
 }
@@ -92,7 +92,8 @@ noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 {
 	const struct wq_order_ops *order = cs->q->order;
 	void *data = cs->q->order_data;
-	u32 before, grown;
+	bool first;
+	u32 before;
 
 	wq_assert_locked(cs);
 	if (!order->blocked) {
@@ -100,13 +101,13 @@ noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 		cs->wakes.ready++;
 		return;
 	}
+	first = cs->q->polled_reads && !order->blocked(data);
 	before = order->len(data);
 	order->push(data, e);
-	grown = order->len(data) - before;
-	cs->wakes.ready += grown;
+	cs->wakes.ready += order->len(data) - before;
 	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
-	if (!grown && cs->q->reads)
-		cs->wakes.others |= WQ_WAKE_POLLERS;
+	if (first && order->blocked(data))
+		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
 /* The policy no longer counts an entry as handed out, which may make blocked entries available. */
@@ -135,8 +136,8 @@ noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_times_of(e)->since = wq_now(cs);
 	if (e->state & ENTRY_PROCESSING) {
 		/* A read of this consumer's file would return the key, see wq_poll_mask(). */
-		if (e->consumer->read == e)
-			cs->wakes.others |= WQ_WAKE_POLLERS;
+		if (e->consumer->read == e && e->consumer->polled)
+			cs->wakes.others |= WQ_WAKE_READERS;
 	} else {
 		__wq_push(cs, e);
 	}

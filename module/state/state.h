@@ -34,7 +34,7 @@
  * because of that is blocked.  It counts as ready, but wakes nobody.  A policy counts an entry
  * from its pop until the run has ended or the key is canceled, so a requeued entry still counts.
  * When an entry stops counting, see wq_release(), keys that were blocked may be available, and
- * wake getters and pollers.  A read first ends the run of the file's last key, so for that file
+ * wake getters and readers.  A read first ends the run of the file's last key, so for that file
  * poll reports blocked keys, too: the read may release them.
  *
  * Times: a queue with a name records when a key became dirty and when it was got.  A
@@ -260,8 +260,10 @@ static __always_inline void __wq_take_away(struct wq_cs *cs, struct wq_entry *e)
 	if (first)
 		wq_running_add(q, c);
 	/* The run has ended, so the next read must not end it again. */
-	if (c->read == e)
+	if (c->read == e) {
 		c->read = NULL;
+		q->polled_reads -= c->polled;
+	}
 	if (q->leased)
 		wq_lease_stop(e);
 	wq_end_run(cs, e);

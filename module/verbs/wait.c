@@ -213,7 +213,10 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
-	c->polled = true;
+	if (!c->polled) {
+		c->polled = true;
+		q->polled_reads += !!c->read;
+	}
 	wq_catch_up(&cs);
 	if (wq_nr_available(q) || wq_read_makes_ready(q, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
@@ -221,10 +224,12 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
 	if (wq_is_deserted(q))
 		mask |= EPOLLPRI;
-	if (wq_has_bytes(&cs) && wq_has_room(q))
-		mask |= EPOLLOUT | EPOLLWRNORM;
-	else if (!q->shut)
-		q->watched |= WQ_WATCH_ROOM;
+	if (!q->shut) {
+		if (wq_has_bytes(&cs) && wq_has_room(q))
+			mask |= EPOLLOUT | EPOLLWRNORM;
+		else
+			q->watched |= WQ_WATCH_ROOM;
+	}
 	wq_unlock(&cs);
 	return mask;
 }

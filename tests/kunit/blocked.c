@@ -277,6 +277,79 @@ static void poll_reports_blocked_keys_to_a_file_whose_last_read_took_a_key(struc
 	consumer_close(other);
 }
 
+static unsigned int key_wakes;
+
+static int count_keys(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
+{
+	key_wakes += !!(key_to_poll(key) & EPOLLIN);
+	return 0;
+}
+
+static void add_50(struct kunit *test)
+{
+	int i;
+
+	for (i = 0; i < 50; i++)
+		add_number(test, i);
+}
+
+/* No get can have them, and a read only if its file has a key of its last read. */
+static void adds_of_blocked_keys_wake_pollers_at_most_once(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	struct wait_queue_entry w;
+	u8 key[8] = {};
+	struct wq_read r = { .c = c, .key = key, .room = sizeof(key) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	init_waitqueue_func_entry(&w, count_keys);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
+	key_wakes = 0;
+	add_wait_queue(queue_readers(queue(test)), &w);
+	/* Nobody has polled the file. */
+	add_50(test);
+	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
+	/* It was polled: the first blocked key is news for it. */
+	KUNIT_EXPECT_EQ(test, readable(test, c), (__force __poll_t)EPOLLIN);
+	add(test, "b");
+	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
+	while (!wq_read_key(&r, 0))
+		;
+	KUNIT_EXPECT_EQ(test, readable(test, c), (__poll_t)0);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
+	key_wakes = 0;
+	add_50(test);
+	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
+	remove_wait_queue(queue_readers(queue(test)), &w);
+	consumer_close(c);
+}
+
+static void dirty_key_of_the_last_read_wakes_pollers_only_if_its_file_was_polled(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	struct wait_queue_entry w;
+	u8 key[8] = {};
+	struct wq_read r = { .c = c, .key = key, .room = sizeof(key) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	init_waitqueue_func_entry(&w, count_keys);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
+	key_wakes = 0;
+	add_wait_queue(queue_readers(queue(test)), &w);
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
+	KUNIT_EXPECT_EQ(test, readable(test, c), (__poll_t)0);
+	key_wakes = 0;
+	add(test, "a");
+	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
+	remove_wait_queue(queue_readers(queue(test)), &w);
+	consumer_close(c);
+}
+
 static void getters_return_all_blocked_keys_after_a_shutdown(struct kunit *test)
 {
 	struct wq_item item = add_and_get(test, "a");
@@ -411,6 +484,8 @@ static struct kunit_case blocked_cases[] = {
 	KUNIT_CASE(resume_wakes_no_getter_for_blocked_keys),
 	KUNIT_CASE(poll_does_not_report_blocked_keys),
 	KUNIT_CASE(poll_reports_blocked_keys_to_a_file_whose_last_read_took_a_key),
+	KUNIT_CASE(adds_of_blocked_keys_wake_pollers_at_most_once),
+	KUNIT_CASE(dirty_key_of_the_last_read_wakes_pollers_only_if_its_file_was_polled),
 	KUNIT_CASE(getters_return_all_blocked_keys_after_a_shutdown),
 	KUNIT_CASE(key_that_does_not_fit_stays_in_a_policy_with_peek),
 	KUNIT_CASE(second_key_of_a_get_is_taken_from_a_policy_with_peek_if_it_fits),

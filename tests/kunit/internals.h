@@ -344,10 +344,16 @@ static inline u64 queue_spare_bytes(const struct wq *q)
 	return q->table.nr_spare * sizeof(struct wq_bucket);
 }
 
-/* The wait queue of poll. */
-static inline struct wait_queue_head *queue_pollers(struct wq *q)
+/* The wait queue of pollers that wait for keys. */
+static inline struct wait_queue_head *queue_readers(struct wq *q)
 {
-	return &q->pollers;
+	return &q->rd_wait;
+}
+
+/* The wait queue of pollers that wait for room. */
+static inline struct wait_queue_head *queue_writers(struct wq *q)
+{
+	return &q->wr_wait;
 }
 
 /* The events that poll reports to a consumer. */

@@ -492,7 +492,7 @@ static void a_poller_wakes_for_room_only_if_the_queue_was_full(struct kunit *tes
 	queue_on_clock(test, (struct wq_params){ .max_keys = 2 });
 	init_waitqueue_func_entry(&w, count_room);
 	room_wakes = 0;
-	add_wait_queue(queue_pollers(queue(test)), &w);
+	add_wait_queue(queue_writers(queue(test)), &w);
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, room_wakes, 0U);
 	add(test, "b");
@@ -500,7 +500,7 @@ static void a_poller_wakes_for_room_only_if_the_queue_was_full(struct kunit *tes
 	KUNIT_EXPECT_EQ(test, room_wakes, 1U);
 	run(test, "b");
 	KUNIT_EXPECT_EQ(test, room_wakes, 1U);
-	remove_wait_queue(queue_pollers(queue(test)), &w);
+	remove_wait_queue(queue_writers(queue(test)), &w);
 }
 
 static void idle_entries_are_bounded(struct kunit *test)

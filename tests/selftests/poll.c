@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * poll, select, epoll: readable when a get would not wait, writable while an add of a new key
- * would be accepted, hung up once the queue is shut down and empty. A file that is not bound
- * reports nothing and is woken by its bind.
+ * would be accepted, hung up once the queue is shut down and empty. A poll for room alone has an
+ * error after a shut down. A file that is not bound reports nothing and is woken by its bind.
  */
 #include "wq_test.h"
 
@@ -270,19 +270,24 @@ TEST_F(queue, poll_and_get_both_wake_for_add)
 }
 
 /* A child that waits exclusively on an open file of its own. */
-static pid_t exclusive_poller(const char *name)
+static pid_t exclusive_poller_of(const char *name, int oflag)
 {
 	pid_t pid = child();
 
 	if (!pid) {
 		struct epoll_event ev = { .events = EPOLLIN | EPOLLEXCLUSIVE };
-		int q = q_attach(name, O_RDWR), ep = epoll_create1(0);
+		int q = q_attach(name, oflag), ep = epoll_create1(0);
 
 		if (epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev))
 			_exit(255);
 		_exit(epoll_wait(ep, &ev, 1, 20000) == 1 ? 0 : 1);
 	}
 	return pid;
+}
+
+static pid_t exclusive_poller(const char *name)
+{
+	return exclusive_poller_of(name, O_RDWR);
 }
 
 TEST_F(queue, epoll_exclusive_wakes_one_poller_for_each_key)
@@ -300,6 +305,31 @@ TEST_F(queue, epoll_exclusive_wakes_one_poller_for_each_key)
 	for (int i = 0; i < 4; i++)
 		ASSERT_EQ(0, reap(pid[i]));
 	free(a.recs);
+}
+
+/* It takes no key, so its wait for keys must not take the wake-up of a worker. */
+TEST_F(queue, epoll_exclusive_of_a_file_that_may_only_add_takes_no_wake_up)
+{
+	int early = q_dev(O_WRONLY), ep = epoll_of(early, EPOLLIN | EPOLLEXCLUSIVE);
+	pid_t first = exclusive_poller_of(self->name, O_WRONLY), second;
+	pid_t unbound = child();
+
+	if (!unbound)
+		_exit(epoll_events(ep, 20000) != 0);
+	ASSERT_TRUE(asleep(unbound));
+	ASSERT_EQ(0, q_bind(early, self->name, 0, 0, 0));
+	ASSERT_TRUE(asleep(first));
+	second = exclusive_poller_of(self->name, O_RDONLY);
+	ASSERT_TRUE(asleep(second));
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, reap(second));
+	ASSERT_TRUE(alive(first));
+	kill(first, SIGKILL);
+	reap(first);
+	kill(unbound, SIGKILL);
+	reap(unbound);
+	close(ep);
+	close(early);
 }
 
 /* Else nobody would come for the key. */
@@ -445,9 +475,44 @@ TEST_F(full, poll_is_not_writable_after_shutdown)
 {
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	ASSERT_EQ(0, q_shutdown(self->q));
-	ASSERT_EQ(0, writable(self->q));
+	ASSERT_EQ(POLLERR, writable(self->q));
 	ASSERT_LT(0, q_cancel(self->q, "a"));
-	ASSERT_EQ(POLLHUP, writable(self->q));
+	ASSERT_EQ(POLLERR | POLLHUP, writable(self->q));
+}
+
+TEST_F(full, poll_has_POLLERR_after_shutdown_only_if_it_waits_for_room_alone)
+{
+	static const struct { int oflag; short events, seen; } all[] = {
+		{ O_WRONLY, POLLOUT, POLLERR },
+		{ O_WRONLY, POLLWRNORM, POLLERR },
+		{ O_WRONLY, POLLIN | POLLOUT, POLLERR },
+		{ O_WRONLY, POLLIN, 0 },
+		{ O_WRONLY, 0, 0 },
+		{ O_RDONLY, POLLOUT, 0 },
+		{ O_RDONLY, POLLIN | POLLOUT, POLLIN },
+		{ O_RDWR, POLLOUT, POLLERR },
+		{ O_RDWR, POLLIN | POLLOUT, POLLIN },
+		{ O_RDWR, POLLRDNORM | POLLOUT, POLLRDNORM },
+		{ O_RDWR, POLLIN, POLLIN },
+		{ O_RDWR, 0, 0 },
+	};
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	for (int i = 0; i < ARRAY_SIZE(all); i++) {
+		int fd = q_attach(self->name, all[i].oflag), ep = epoll_of(fd, all[i].events);
+		struct pollfd p = { .fd = fd, .events = all[i].events };
+
+		poll(&p, 1, 0);
+		EXPECT_EQ(all[i].seen, p.revents) {
+			TH_LOG("case %d", i);
+		}
+		EXPECT_EQ(all[i].seen, epoll_events(ep, 0)) {
+			TH_LOG("case %d", i);
+		}
+		close(ep);
+		close(fd);
+	}
 }
 
 TEST_F(full, poll_is_not_writable_during_a_drain)
@@ -459,7 +524,7 @@ TEST_F(full, poll_is_not_writable_during_a_drain)
 	ASSERT_EQ(-EAGAIN, q_drain_for(self->q, 0));
 	ASSERT_EQ(0, writable(self->q) & POLLOUT);
 	ASSERT_EQ(0, q_done(self->q, &it));
-	ASSERT_EQ(POLLHUP, writable(self->q));
+	ASSERT_EQ(POLLERR | POLLHUP, writable(self->q));
 }
 
 TEST_F(full, poll_reports_only_what_the_access_mode_permits)
@@ -488,7 +553,7 @@ TEST_F(full, poll_reports_only_what_the_access_mode_permits)
 	ASSERT_EQ(POLLOUT, p.revents);
 	ASSERT_EQ(0, q_shutdown(self->q));
 	ASSERT_EQ(1, poll(&p, 1, 0));
-	ASSERT_EQ(POLLHUP, p.revents);
+	ASSERT_EQ(POLLERR | POLLHUP, p.revents);
 	close(r);
 	close(w);
 }
@@ -591,6 +656,25 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_max_keys_grows)
 	ASSERT_TRUE(writable_as_add(self->q));
 }
 
+/* Keys are left, so no poller has POLLHUP. */
+TEST_F(full, poll_for_POLLOUT_wakes_with_POLLERR_for_shutdown)
+{
+	pid_t pid[6];
+
+	ASSERT_EQ(1, fill(self->q));
+	for (int i = 0; i < 6; i++)
+		pid[i] = room_waiter(self->name, i % 2 ? O_WRONLY : O_RDWR, i > 1,
+				     i == 3 ? EPOLLET : i > 3 ? EPOLLEXCLUSIVE : 0);
+	for (int i = 0; i < 6; i++)
+		ASSERT_TRUE(asleep(pid[i]));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	for (int i = 0; i < 6; i++) {
+		ASSERT_EQ(POLLERR, reap(pid[i])) {
+			TH_LOG("poller %d", i);
+		}
+	}
+}
+
 TEST_F(full, poll_for_POLLOUT_wakes_with_POLLHUP_when_shutdown_ends_the_queue)
 {
 	pid_t pid;
@@ -604,7 +688,7 @@ TEST_F(full, poll_for_POLLOUT_wakes_with_POLLHUP_when_shutdown_ends_the_queue)
 	pid = room_waiter(self->name, O_WRONLY, false, 0);
 	ASSERT_TRUE(asleep(pid));
 	ASSERT_EQ(0, q_shutdown(self->q));
-	ASSERT_EQ(POLLHUP, reap(pid));
+	ASSERT_EQ(POLLERR, reap(pid) & ~POLLHUP);
 }
 
 TEST_F(full, poll_for_POLLOUT_sleeps_while_the_queue_stays_full)

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -251,9 +252,31 @@ static void get(int q)
 	finish(q, &it);
 }
 
+/* Waits for keys, for room or for both, and may be killed with the wake-up. */
+static void wait_for_events(int q)
+{
+	static const short events[] = { POLLIN, POLLOUT, POLLIN | POLLOUT };
+	struct pollfd p = { .fd = q, .events = events[below(3)] };
+	struct epoll_event ev = { .events = p.events | EPOLLEXCLUSIVE };
+	struct wq_stat st;
+	int ep;
+
+	if (below(2)) {
+		if (may("poll", poll(&p, 1, below(10))) > 0 && p.revents & POLLERR &&
+		    may("stat", wq_stat(q, &st)) >= 0 && !(st.state & WQ_STATE_SHUTDOWN))
+			bad("POLLERR without a shut down");
+		return;
+	}
+	ep = epoll_create1(EPOLL_CLOEXEC);
+	if (ep < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, q, &ev))
+		bad("epoll");
+	else
+		may("epoll_wait", epoll_wait(ep, &ev, 1, below(10)));
+	close(ep);
+}
+
 static void look(int q)
 {
-	struct pollfd p = { .fd = q, .events = POLLIN | POLLOUT };
 	struct wq_batch b = WQ_BATCH_INIT;
 	struct wq_key_info info;
 	char key[WQ_MAX_KEY];
@@ -288,7 +311,7 @@ static void look(int q)
 			free(list);
 		break;
 	default:
-		may("poll", poll(&p, 1, below(10)));
+		wait_for_events(q);
 	}
 }
 

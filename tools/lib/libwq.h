@@ -516,6 +516,8 @@ int wq_resume(int q, uint32_t what);
 /**
  * wq_shutdown() - refuse adds, drop delayed keys; ready keys can still be got
  *
+ * A poll for POLLOUT alone ends with POLLERR.
+ *
  * @q must be open for writing.  It must be open for reading too, unless the caller is
  * the queue's owner or root.
  */

@@ -113,6 +113,10 @@
  *    last read returned counts as ready if it was added during its run.  Not while gets are paused.
  *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.  It is not
  *    set if the queue is shut down or full, or if adds are paused.
+ *  - EPOLLERR: the queue is shut down, so no room comes any more, and the caller waits for room
+ *    alone: for EPOLLOUT of a file that is open for writing, and not for EPOLLIN.  If the file is
+ *    not open for reading, EPOLLIN does not count.  A caller that waits for keys, too, does not see
+ *    it: keys can be left.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue drains, a
  *    file that holds no key reports it when the drain is complete.
  *  - EPOLLPRI: a get that may wait would fail with EIDRM.

@@ -17,6 +17,21 @@
  * The owner is charged.  If root gives a queue to another user, wq_user_transfer() moves the whole
  * charge, as chown(2) does with the quota of a disk.
  *
+ * A queue that finds no bytes stands in wq_user.lacking until a queue of the user gives bytes back.
+ * Then each of them wakes the pollers that wait for room, and is no longer in the list:
+ *
+ *  - A queue enters the list and then tries once more to charge its bytes.  A release of bytes
+ *    looks at the list in the hold of wq_users_lock that uncharges them.  So either the release
+ *    finds the queue, or the queue finds the bytes.
+ *  - The call that gives the bytes back wakes, with none of wq's locks held, WQ_USER_WAKES queues
+ *    in a hold of the list's lock.  A queue whose producers find no bytes again enters at the end.
+ *  - A queue leaves the list before it is charged to another user, and before it ends.
+ *  - The call has a reference to the user, as another one may move or end the last queue meanwhile.
+ *
+ * If root raises user_bytes, nobody wakes before the next release.
+ *
+ * The lock of the list is taken with wq.lock held, and the locks of the pollers nest inside of it.
+ *
  * wq_users_lock protects the tree of users and their counts.  It is the innermost lock: it is
  * taken with wq.lock held, or alone.  It is a raw spinlock, because a task that holds a mutex, or
  * on PREEMPT_RT any other lock, can be throttled by its cgroup's cpu.max, and would make all users
@@ -62,10 +77,11 @@ MODULE_PARM_DESC(user_bytes, "Bytes that the queues and keys of one user may tak
  * @node: in wq_users
  * @uid: the user
  * @queues: queues that count in user_queues
- * @refs: queues whose memory exists
+ * @refs: queues whose memory exists, and wake-ups in progress
  * @charged: what counts in the limits of user_most
  * @keys: the sum of max_keys of the queues
  * @bytes: of their memory
+ * @lacking: queues that found no bytes, as exclusive entries
  */
 struct wq_user {
 	struct rb_node node;
@@ -75,9 +91,11 @@ struct wq_user {
 	unsigned int charged[WQ_CHARGES];
 	u64 keys;
 	u64 bytes;
+	wait_queue_head_t lacking;
 };
 
 #define WQ_SHARE	SZ_256K
+#define WQ_USER_WAKES	32	/* queues that a hold of the lock of wq_user.lacking wakes */
 
 static DEFINE_RAW_SPINLOCK(wq_users_lock);
 static struct rb_root wq_users = RB_ROOT;
@@ -99,8 +117,10 @@ static struct wq_user *user_alloc(kuid_t uid)
 {
 	struct wq_user *user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
 
-	if (user)
+	if (user) {
 		user->uid = uid;
+		init_waitqueue_head(&user->lacking);
+	}
 	return user;
 }
 
@@ -308,22 +328,95 @@ void wq_share_add_fixed(struct wq_user *user, struct wq_share *s, u32 more)
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 }
 
-/* Give back what a queue, whose lock is held, does not need for @used bytes. */
-void wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used)
+/* Whether a queue waits for the bytes that were uncharged in this hold of the lock. */
+static bool bytes_are_awaited(struct wq_user *user)
+{
+	lockdep_assert_held(&wq_users_lock);
+	/* The lock orders the look, see the head of this file. */
+	return waitqueue_active(&user->lacking);
+}
+
+/* Wake the queues that lack bytes now, each of them once. */
+static void wake_lacking(struct wq_user *user)
+{
+	unsigned int i, n;
+	unsigned long flags;
+
+	/* Each queue in the list has a reference. */
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	n = user->refs;
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	/* A queue that is missed here entered after the bytes were uncharged, and finds them. */
+	for (i = 0; i < n && waitqueue_active(&user->lacking); i += WQ_USER_WAKES)
+		__wake_up(&user->lacking, TASK_NORMAL, WQ_USER_WAKES, NULL);
+}
+
+/*
+ * Give back what a queue, whose lock is held, does not need for @used bytes.  Returns whether other
+ * queues wait for it: then the caller takes a reference, and calls wq_user_wake() without the lock.
+ */
+bool wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used)
 {
 	u64 less = round_down(s->least - used + WQ_SHARE, WQ_SHARE);
 	unsigned long flags;
+	bool awaited;
 
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user->bytes -= less;
+	awaited = bytes_are_awaited(user);
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 	share_set(s, s->most - less);
+	return awaited;
+}
+
+/* A queue, whose lock is held, found no bytes.  @entry wakes its pollers, and removes itself. */
+void wq_user_await_bytes(struct wq_user *user, struct wait_queue_entry *entry)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&user->lacking.lock, flags);
+	if (list_empty(&entry->entry))
+		__add_wait_queue_entry_tail_exclusive(&user->lacking, entry);
+	spin_unlock_irqrestore(&user->lacking.lock, flags);
+}
+
+/* A queue, whose lock is held, or which ends, waits for bytes of this user no longer. */
+void wq_user_leave_bytes(struct wq_user *user, struct wait_queue_entry *entry)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&user->lacking.lock, flags);
+	list_del_init(&entry->entry);
+	spin_unlock_irqrestore(&user->lacking.lock, flags);
+}
+
+/* A reference to the user of a queue, whose lock is held, for wq_user_wake(). */
+struct wq_user *wq_user_hold(struct wq_user *user)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user->refs++;
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	return user;
+}
+
+/* Wake the user's queues that lack bytes, and drop the reference of wq_user_hold(). */
+void wq_user_wake(struct wq_user *user)
+{
+	unsigned long flags;
+
+	wake_lacking(user);
+	raw_spin_lock_irqsave(&wq_users_lock, flags);
+	user->refs--;
+	user_unlock(user, flags);
 }
 
 /* A queue has ended: it has no keys any more, and @left bytes.  It still counts. */
 void wq_user_uncharge_keys(struct wq_user *user, u32 keys, struct wq_share *s, u64 left)
 {
 	unsigned long flags;
+	bool awaited;
 
 	if (!user)
 		return;
@@ -333,7 +426,11 @@ void wq_user_uncharge_keys(struct wq_user *user, u32 keys, struct wq_share *s, u
 		user->bytes -= s->most - left;
 		share_set(s, left);
 	}
+	awaited = bytes_are_awaited(user);
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	/* The queue has a reference. */
+	if (awaited)
+		wake_lacking(user);
 }
 
 /* No process keeps the queue any more. */
@@ -357,8 +454,9 @@ void wq_user_uncharge_memory(struct wq_user *user, const struct wq_share *s)
 		return;
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user->bytes -= share_bytes(s);
-	user->refs--;
-	user_unlock(user, flags);
+	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
+	/* Its reference goes with this. */
+	wq_user_wake(user);
 }
 
 /*
@@ -385,7 +483,8 @@ static struct wq_share share_after(const struct wq_share *s, u64 used, kuid_t ui
  * @used: bytes of its keys
  * @exempt: the caller has CAP_SYS_RESOURCE: the new user is charged beyond the limits
  *
- * The caller holds the queue's lock.
+ * The caller holds the queue's lock, the queue does not wait for bytes, and the caller has a
+ * reference to the former user for wq_user_wake().
  *
  * Return: 0; -EDQUOT: the quota of the new user does not permit the queue, and nothing has changed.
  */

@@ -5,6 +5,7 @@
 #ifndef _WQ_QUOTA_H
 #define _WQ_QUOTA_H
 
+#include <linux/wait.h>
 #include <linux/wq.h>
 
 struct wq_user;
@@ -47,7 +48,11 @@ void wq_share_init(struct wq_share *s, u64 used);
 bool wq_share_grow(struct wq_user *user, struct wq_share *s, bool force);
 void wq_share_cover(struct wq_user *user, struct wq_share *s, u64 used);
 void wq_share_add_fixed(struct wq_user *user, struct wq_share *s, u32 more);
-void wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used);
+bool wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used);
+void wq_user_await_bytes(struct wq_user *user, struct wait_queue_entry *entry);
+void wq_user_leave_bytes(struct wq_user *user, struct wait_queue_entry *entry);
+struct wq_user *wq_user_hold(struct wq_user *user);
+void wq_user_wake(struct wq_user *user);
 struct wq_user *wq_user_charge_one(enum wq_charge what);
 void wq_user_uncharge_one(struct wq_user *user, enum wq_charge what);
 void wq_quota_info(struct wq_info *info, const struct wq_user *user);

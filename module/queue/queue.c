@@ -227,6 +227,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	init_waitqueue_head(&q->rd_wait);
 	init_waitqueue_head(&q->wr_wait);
 	init_waitqueue_head(&q->overdue);
+	init_waitqueue_func_entry(&q->lacks_bytes, wq_wake_lacking);
+	INIT_LIST_HEAD(&q->lacks_bytes.entry);
 	wq_hash_init(&q->hash);
 	refcount_set(&q->ref, 1);
 	refcount_set(&q->pins, 1);
@@ -340,6 +342,8 @@ static void queue_end(struct wq *q)
 	wq_thread_stop(q);
 	wq_purge(q, true);
 	free_keys(q);
+	if (q->user)
+		wq_user_leave_bytes(q->user, &q->lacks_bytes);
 	wq_user_uncharge_keys(q->user, q->max_keys, &q->share, q->mem.bytes);
 	wq_user_uncharge_queue(q->user);
 	wq_unpin(q);
@@ -410,12 +414,18 @@ WQ_EXPORT_FOR_KUNIT(wq_unpin);
 
 static int give_try(struct wq *q, struct wq_user **spare, bool exempt)
 {
+	struct wq_user *from;
 	struct wq_cs cs;
 	int ret;
 
 	wq_lock(&cs, q);
+	from = wq_user_hold(q->user);
+	/* Its producers look again whether there are bytes, of the new user. */
+	wq_user_leave_bytes(from, &q->lacks_bytes);
+	cs.wakes.others |= WQ_WAKE_WRITERS;
 	ret = wq_user_transfer(&q->user, spare, q->max_keys, &q->share, q->mem.bytes, exempt);
 	wq_unlock(&cs);
+	wq_user_wake(from);
 	return ret;
 }
 

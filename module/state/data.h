@@ -179,6 +179,7 @@ struct wq {
 	kuid_t uid;			/* C: of its creator, and without a name its owner */
 	kgid_t gid;			/* C */
 	struct wq_user *user;		/* L: the user whose quota is charged, or NULL */
+	wait_queue_entry_t lacks_bytes;	/* in a list of user while it lacks bytes, by that lock */
 	bool published;			/* C: a kernel module's, with a file in wqueue */
 	bool shown;			/* N: it is to have a directory in debugfs */
 	struct list_head sources;	/* as the next by wq_sources_lock, see queue/source.c */

@@ -22,7 +22,7 @@ noinline void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 		wq_groups_leave(q->order_data, e);
 	wq_dispose(cs, e);
 	if (unlikely(q->mem.bytes < q->share.least))
-		wq_share_shrink(q->user, &q->share, q->mem.bytes);
+		wq_shrink_share(cs);
 }
 
 /* Remove up to @n idle entries, the one that is idle for longest first.  Returns their number. */

@@ -26,6 +26,7 @@
  *	times have come			one of getters, one exclusive poller of rd_wait and all
  *					others there, and wq.overdue, until a call has caught up
  *	room for a key			all of wr_wait, EPOLLOUT
+ *	bytes of the user		all of wr_wait of queues that lack bytes, see base/quota.c
  *	shut down			all of wr_wait, EPOLLOUT, so that they see EPOLLERR
  *	no get can find a key any more	all of getters, rd_wait and wr_wait, EPOLLHUP
  *	deserted			all of getters, rd_wait and wr_wait, EPOLLPRI
@@ -154,6 +155,19 @@ static void wake_writers(struct wq *q)
 	__wake_up(&q->wr_wait, TASK_NORMAL, 0, poll_to_key(EPOLLOUT | EPOLLWRNORM));
 }
 
+/*
+ * wq.lacks_bytes is woken: a queue of the same user gave bytes back.  The lock of the user's list
+ * is held, and that of wq.wr_wait nests inside of it.
+ */
+int wq_wake_lacking(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct wq *q = container_of(entry, struct wq, lacks_bytes);
+
+	list_del_init(&entry->entry);
+	wake_writers(q);
+	return 1;
+}
+
 /* Wake waiters for what has changed in a critical section, after it. */
 void wq_wake(const struct wq_cs *cs)
 {
@@ -172,6 +186,8 @@ void wq_wake(const struct wq_cs *cs)
 			  poll_to_key(EPOLLIN | EPOLLRDNORM));
 	if (unlikely(w->others & WQ_WAKE_WRITERS))
 		wake_writers(q);
+	if (unlikely(w->others & WQ_WAKE_USER))
+		wq_user_wake(w->user);
 }
 
 /* Free the entries that were removed in a critical section, after it. */

@@ -14,17 +14,20 @@
 #define WQ_WAKE_FENCES		BIT(1)	/* runs or a drain have ended */
 #define WQ_WAKE_TIMES		BIT(2)	/* wq.armed is earlier: the thread, or set the timer */
 #define WQ_WAKE_WRITERS		BIT(3)	/* all of wq.wr_wait: there is room, or never again */
+#define WQ_WAKE_USER		BIT(4)	/* queues of the user that lack bytes */
 
 /**
  * struct wq_wakes - what a critical section wakes when it ends
  * @ready: entries that became ready: as many getters and exclusive readers
  * @others: WQ_WAKE_*
  * @fences: fences that have ended, chained by next
+ * @user: with WQ_WAKE_USER, a reference to it
  */
 struct wq_wakes {
 	u32 ready;
 	u32 others;
 	struct wq_fence *fences;
+	struct wq_user *user;
 };
 
 /**
@@ -53,6 +56,7 @@ void wq_unlock(struct wq_cs *cs)
 void wq_start_timer(struct wq *q, s64 when);
 void wq_rearm(struct wq *q);
 void wq_wake(const struct wq_cs *cs);
+int wq_wake_lacking(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key);
 void wq_free_entries(const struct wq_cs *cs);
 void wq_end_drain(struct wq_cs *cs, int result);
 void wq_unlock_special(struct wq_cs *cs)
@@ -114,7 +118,7 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
 	return waitqueue_active(&cs->q->getters) ||
 	       /* Ordered by the lock. */
 	       waitqueue_active(&cs->q->rd_wait) ||
-	       cs->wakes.others & (WQ_WAKE_FENCES | WQ_WAKE_WRITERS);
+	       cs->wakes.others & (WQ_WAKE_FENCES | WQ_WAKE_WRITERS | WQ_WAKE_USER);
 }
 
 /*
@@ -129,6 +133,7 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
  *  - if nothing is ready or processing any more, end the drain;
  *  - if a queue without its name is deserted now, wake all getters and pollers;
  *  - if the queue was full or its adds were paused, and there is room now, wake all writers;
+ *  - if it gave bytes of its user back, wake all writers of the user's queues that lack bytes;
  *  - if times have to be handled earlier than planned, wake the thread or set the timer;
  *  - free entries.
  */

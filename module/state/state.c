@@ -84,7 +84,24 @@ noinline bool wq_grow_share(struct wq_cs *cs)
 		return true;
 	/* Writers are woken when this queue or another one of the user uses less. */
 	q->watched |= WQ_WATCH_ROOM;
-	return false;
+	wq_user_await_bytes(q->user, &q->lacks_bytes);
+	/* The other one may have used less before. */
+	if (!wq_share_grow(q->user, &q->share, false))
+		return false;
+	wq_user_leave_bytes(q->user, &q->lacks_bytes);
+	return true;
+}
+
+/* The queue uses less than it is charged for. */
+noinline void wq_shrink_share(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (!wq_share_shrink(q->user, &q->share, q->mem.bytes) || cs->wakes.others & WQ_WAKE_USER)
+		return;
+	cs->wakes.user = wq_user_hold(q->user);
+	cs->wakes.others |= WQ_WAKE_USER;
 }
 
 /* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */

@@ -111,6 +111,7 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 }
 
 bool wq_grow_share(struct wq_cs *cs);
+void wq_shrink_share(struct wq_cs *cs);
 
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */
 static inline void wq_cover_bytes(struct wq_cs *cs)

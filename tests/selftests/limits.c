@@ -633,6 +633,119 @@ TEST_F(limits, queue_that_root_made_counts_in_the_bytes_of_its_owner_after_chown
 	close(q);
 }
 
+/* ---- bytes that another queue gives back ---- */
+
+/* A queue that all may use and that takes no more key, as its user has no bytes left. */
+static int without_bytes(uid_t uid, const char *name, int from)
+{
+	pid_t pid = user(uid, GROUP, 0);
+	int q;
+
+	if (!pid) {
+		umask(0);
+		_exit(open_status(q_open(name, O_RDWR, EXCL, 0666, 100000)));
+	}
+	if (reap(pid))
+		return -EBADMSG;
+	q = q_attach(name, O_RDWR);
+	return add_long(q, from, 50000) == -ENOSPC ? q : -EBADMSG;
+}
+
+/* @other: a file that only the parent keeps open */
+static pid_t waits_for_room(const char *name, __u32 flags, int other)
+{
+	pid_t pid = child();
+
+	if (pid)
+		return pid;
+	close(other);
+	_exit(epoll_events(epoll_of(q_attach(name, O_WRONLY), EPOLLOUT | flags), 20000));
+}
+
+enum from { BY_DONE, BY_END, BY_CHOWN, BY_OWN_CHOWN, WAYS };
+
+TEST_F(limits, bytes_that_come_from_another_queue_wake_pollers_for_room)
+{
+	static const __u32 flags[] = { 0, EPOLLET, EPOLLEXCLUSIVE, EPOLLEXCLUSIVE };
+	struct array keys = array_new(WQ_MAX_OUT);
+	char other[WQ_NAME_MAX];
+	pid_t pid[4];
+
+	snprintf(other, sizeof(other), "%.40s-other", self->name);
+	ASSERT_EQ(0, write_file(USER_BYTES, "1048576"));
+	for (enum from way = 0; way < WAYS; way++) {
+		int full = without_bytes(CAROL, other, 0), q;
+
+		ASSERT_LE(0, full);
+		q = without_bytes(CAROL, self->name, 100000);
+		ASSERT_LE(0, q);
+		for (int i = 0; i < 4; i++)
+			pid[i] = waits_for_room(self->name, flags[i], full);
+		for (int i = 0; i < 4; i++)
+			ASSERT_TRUE(asleep(pid[i]));
+		switch (way) {
+		case BY_DONE:
+			while (!q_get_array(full, &keys, 0, 0))
+				ASSERT_EQ(0, q_done_array(full, &keys));
+			break;
+		case BY_END:
+			ASSERT_EQ(0, q_unlink(other));
+			close(full);
+			break;
+		case BY_CHOWN:
+			ASSERT_EQ(0, chown(path_of(other), BOB, -1));
+			break;
+		default:
+			/* root is not charged */
+			ASSERT_EQ(0, chown(path_of(self->name), 0, -1));
+		}
+		for (int i = 0; i < 4; i++) {
+			EXPECT_EQ(EPOLLOUT, reap(pid[i])) {
+				TH_LOG("way %d, poller %d", way, i);
+			}
+		}
+		q_unlink(other);
+		q_unlink(self->name);
+		close(q);
+		if (way != BY_END)
+			close(full);
+		/* the memory is freed a little later */
+		ASSERT_EVENTUALLY(!info_of(CAROL).charged_bytes && !info_of(BOB).charged_bytes);
+	}
+	free(keys.recs);
+}
+
+/* More than one hold of the lock of their list wakes. */
+TEST_F(limits, bytes_that_come_back_wake_pollers_of_all_queues_of_the_user)
+{
+	enum { QUEUES = 3 * 32 + 1 };
+	struct epoll_event ev = { .events = EPOLLOUT | EPOLLET }, seen[QUEUES];
+	struct array keys = array_new(WQ_MAX_OUT);
+	int q[1 + QUEUES], ep = epoll_create1(0);
+
+	ASSERT_EQ(0, write_file(USER_BYTES, "3145728"));
+	ASSERT_EQ(0, seteuid(CAROL));
+	for (int i = 0; i <= QUEUES; i++)
+		q[i] = q_private(100000);
+	ASSERT_EQ(0, seteuid(0));
+	for (int i = 0; i <= QUEUES; i++) {
+		ASSERT_EQ(-ENOSPC, add_long(q[i], 0, 50000));
+		if (i)
+			ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, q[i], &ev));
+	}
+	ASSERT_EQ(0, epoll_wait(ep, seen, QUEUES, 0));
+	/* that wakes nobody, but there is room for all then */
+	ASSERT_EQ(0, write_file(USER_BYTES, self->bytes));
+	ASSERT_EQ(0, epoll_wait(ep, seen, QUEUES, 0));
+	while (!q_get_array(q[0], &keys, 0, 0))
+		ASSERT_EQ(0, q_done_array(q[0], &keys));
+	EXPECT_EQ(QUEUES, epoll_wait(ep, seen, QUEUES, 0));
+	for (int i = 0; i <= QUEUES; i++)
+		close(q[i]);
+	close(ep);
+	free(keys.recs);
+}
+
 /* In a user namespace, whose stages are in shm: a queue is given from its user 0 to its user 1. */
 static int give_in_namespace(const char *name, int *stage)
 {

@@ -303,6 +303,9 @@ void wq_purge(struct wq *q, bool ended)
 			wq_drop_entry(&cs, e);
 		}
 		left = q->table.count || q->heap.count || q->nr_parked || !wq_is_drained(q);
+		/* No call looks at times any more, and the timer must not wait for one. */
+		if (ended)
+			q->armed = S64_MAX;
 		wq_unlock(&cs);
 		cond_resched();
 	} while (left);

@@ -24,19 +24,26 @@
  *  - A waiter adds itself to the wait queue, then takes the lock and catches up.  If the
  *    timer expired before that, the waiter finds wq.armed in the past.
  *
- * So the timer expires at most once for each call.  Moreover it expires at most once in
- * wq.slack.  It wakes one getter, the pollers, and all that wait for a run or for a drain.
+ * If times have come, the timer wakes one getter, one exclusive poller and all others that poll
+ * for keys, and all that wait for a run or for a drain.  Each of them may be killed, stopped or
+ * throttled before it runs.  So while somebody waits, the timer sets itself again until a call has
+ * caught up.  The first time is WQ_RETRY_MIN later, and each further time is twice as much later,
+ * WQ_RETRY_MAX at most.  As a getter that was woken is no longer in the wait queue, the next one is
+ * woken then.
+ *
+ * So the timer expires at most once for each call, and a few times more if those that it woke do
+ * not run.  Moreover it expires at most once in wq.slack.
  *
  * The end of a pause must not depend on a call: a poller that waits for room does not wake
  * for a key, and may be the only process that uses the queue.  So the timer ends pauses
  * itself, which takes constant time.  If wq.armed is in the past, and a pause ends later, the
- * timer sets itself to that end.
+ * timer sets itself to that end, too.
  *
  * A shut down voids the heap in constant time.  The thread, or the process that shuts down,
  * then releases the entries.  Leases still expire, so that a drain can end: the keys of a
  * hung consumer go to another consumer.
  *
- * wq.lock protects wq.thread, wq.armed and wq.fired.
+ * wq.lock protects wq.thread, wq.armed, wq.fired and wq.retry.
  */
 #include <linux/export.h>
 #include <linux/freezer.h>
@@ -49,6 +56,8 @@
 #include "state/times.h"
 
 #define WQ_START_RETRY	(HZ / 10 ?: 1)	/* between attempts to create the thread */
+#define WQ_RETRY_MIN	(10 * NSEC_PER_MSEC)
+#define WQ_RETRY_MAX	NSEC_PER_SEC
 
 /* Handle one batch of times in a critical section, see wq_handle_times(). */
 static s64 run_batch(struct wq *q)
@@ -62,19 +71,38 @@ static s64 run_batch(struct wq *q)
 	return next;
 }
 
+/* Whether a task or poller waits that would handle times that have come. */
+static bool times_are_awaited(struct wq *q)
+{
+	/* A waiter that comes later takes the lock and catches up before it sleeps. */
+	return waitqueue_active(&q->getters) ||
+	       /* As for getters. */
+	       waitqueue_active(&q->rd_wait) ||
+	       /* As for getters. */
+	       waitqueue_active(&q->overdue);
+}
+
 static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
 {
 	struct wq *q = container_of(timer, struct wq, timer);
 	struct wq_cs cs;
-	s64 resume;
+	s64 next;
+	bool come;
 
 	wq_lock(&cs, q);
 	q->fired = ktime_get_ns();
-	resume = wq_handle_pauses(&cs);
+	next = wq_handle_pauses(&cs);
+	come = q->armed <= q->fired;
+	if (come && times_are_awaited(q)) {
+		q->retry = clamp_t(s64, 2 * q->retry, WQ_RETRY_MIN, WQ_RETRY_MAX);
+		next = min(next, q->fired + q->retry);
+	}
 	/* A call that has set the timer meanwhile has set it to wq.armed, which is no later. */
-	if (resume != S64_MAX && !hrtimer_is_queued(timer))
-		wq_start_timer(q, resume);
+	if (next != S64_MAX && !hrtimer_is_queued(timer))
+		wq_start_timer(q, next);
 	wq_unlock(&cs);
+	if (!come)
+		return HRTIMER_NORESTART;
 	wake_up(&q->getters);
 	wake_up_poll(&q->rd_wait, EPOLLIN | EPOLLRDNORM);
 	/* A run can end by a lease that expired, and no other process may look at the queue. */

@@ -174,6 +174,7 @@ struct wq {
 	struct delayed_work start_thread;
 	struct hrtimer timer;		/* of a process's queue, instead of the thread */
 	s64 fired;			/* L: when the timer expired last */
+	s64 retry;			/* L: its last wait for a call; 0: one has caught up */
 	refcount_t ref;			/* users of the queue; the last one ends it */
 	refcount_t pins;		/* users of its memory; all of ref count as one */
 	kuid_t uid;			/* C: of its creator, and without a name its owner */

@@ -291,6 +291,7 @@ s64 wq_handle_times(struct wq_cs *cs)
 	}
 	next = min(next, resume);
 	q->armed = next;
+	q->retry = 0;
 	/* The timer has to be set again.  A thread sleeps until @next without that. */
 	if (q->of_process && next != S64_MAX)
 		cs->wakes.others |= WQ_WAKE_TIMES;

@@ -70,9 +70,15 @@ void wq_consumer_end(struct wq_consumer *c)
 		wq_lock(&cs, q);
 		if (give_back_some(&cs, c)) {
 			q->nr_consumers--;
-			/* Its process may have been woken for a key, and died before the get. */
-			if (c->polled && wq_nr_available(q))
-				cs.wakes.ready++;
+			/*
+			 * Its process may have been woken for a key or for times that have come,
+			 * and died before it looked.
+			 */
+			if (c->polled) {
+				wq_catch_up(&cs);
+				if (wq_nr_available(q))
+					cs.wakes.ready++;
+			}
 			wq_unlock(&cs);
 			break;
 		}

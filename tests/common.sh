@@ -8,7 +8,7 @@
 # shellcheck disable=SC2034  # for tests/run and tests/mutants/run
 quick_tests=(access arrays badbuf badinput bytes config debugfs delay drain errors files flush
 	groups libwq limits map metrics mount names park pause poll priority queue ratelimit readwrite
-	repeat restore source unbound uring)
+	repeat restore source unbound uring woken)
 
 say() { echo "wq: $*" >&2; }
 

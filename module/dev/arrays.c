@@ -12,6 +12,7 @@
  * A verb copies its struct out itself if it fails and has changed it, see dev/dev.c.
  */
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -494,6 +495,11 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 	if (left)
 		ret = -EFAULT;
 	if (wq_call_copy_out(call, arg)) {
+		good = 0;
+		ret = -EFAULT;
+	}
+	/* The process does not see any key. */
+	if (unlikely(fatal_signal_pending(current))) {
 		good = 0;
 		ret = -EFAULT;
 	}

@@ -9,7 +9,7 @@
  *  - wq_consumer.read is that key's entry.  The state machine clears it when the run ends in
  *    any other way: done, lease, the end of the file.  So a read ends each run at most once.
  *  - A read ends the run and takes the next key in one hold of the lock.  The key is copied to
- *    the caller after that, and given back if it cannot be copied.
+ *    the caller after that, and given back if it cannot be copied or the caller is being killed.
  *  - The end of the run comes first and does not depend on the rest: a read that fails can be
  *    repeated.
  *  - A shut down that leaves no key is the end of the file, so read returns 0.
@@ -19,6 +19,7 @@
  * io_uring and all else, with one key for all segments.
  */
 #include <linux/fs.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
@@ -168,9 +169,14 @@ static __always_inline int read_begin(struct file *file, bool wait, size_t size,
 	return ret == -ESHUTDOWN ? 0 : ret;
 }
 
-/* End a read with result @ret of read_begin() and of the copy of the key to the caller. */
+/*
+ * End a read with result @ret of read_begin() and of the copy of the key to the caller.  A process
+ * that is being killed does not see its key any more.
+ */
 static __always_inline ssize_t read_end(struct wq_read *r, struct wq_key_buf *buf, int ret)
 {
+	if (unlikely(fatal_signal_pending(current)) && !ret && r->len)
+		ret = -EFAULT;
 	if (unlikely(ret == -EFAULT))
 		wq_unread_key(r);
 	wq_key_buf_free(buf);

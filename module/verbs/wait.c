@@ -81,8 +81,12 @@ static bool get_is_deserted(struct wq *q, const struct wq_consumer *c)
 static int get_look(void *arg)
 {
 	const struct get *g = arg;
-	int ret = wq_try_get(g->q, g->c, g->take, g->arg);
+	int ret;
 
+	/* The signal may end or stop the task, so it takes no key. */
+	if (signal_pending(current))
+		return -ERESTARTSYS;
+	ret = wq_try_get(g->q, g->c, g->take, g->arg);
 	return ret == -EAGAIN && get_is_deserted(g->q, g->c) ? -EIDRM : ret;
 }
 
@@ -102,17 +106,20 @@ int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 	ret = wq_sleep(&q->getters, how, deadline, get_look, &g);
 
 	/*
-	 * A waker may have chosen this getter after its last look.  So this getter
-	 * tries once more in spite of the timeout or signal.  If keys are still ready after
-	 * that, this getter wakes the next one.
+	 * A waker may have chosen this getter after its last look.  So this getter tries once more
+	 * in spite of the timeout.  After a signal it takes no key, but handles times that have
+	 * come, as the timer may have chosen it.  If keys are ready after that, this getter wakes
+	 * the next one.
 	 */
-	if (ret == -ETIMEDOUT || ret == -ERESTARTSYS) {
+	if (ret == -ETIMEDOUT) {
 		int last = wq_try_get(q, c, take, arg);
 
 		if (last != -EAGAIN)
 			ret = last;
 	}
 	wq_lock(&cs, q);
+	if (ret == -ERESTARTSYS)
+		wq_catch_up(&cs);
 	more = wq_nr_available(q) && !wq_gets_paused(q);
 	wq_unlock(&cs);
 	/* Ordered by the lock, as in __wq_unlock(). */

@@ -100,7 +100,8 @@
  *  ENOTCONN   the file is not bound to a queue
  *  EAGAIN     no key is ready, or gets are paused, and the read may not wait
  *  EIDRM      as of WQ_IOC_GET
- *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues
+ *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues.  After a
+ *             signal a read that waits takes no key
  *  EMSGSIZE   the next key is longer than @size; it stays the next key
  *  EFAULT     @buf can't be written.  The next key was given back, unless another thread's read of
  *             this file has ended its run meanwhile
@@ -638,7 +639,8 @@ struct wq_add {
  *  EIDRM      the queue was unlinked, no key is ready, processing or delayed, and the call may wait
  *  ESHUTDOWN  the queue is shut down, and no key is ready.  If the queue drains: moreover this file
  *             holds keys, or no consumer does
- *  EINTR      a signal handler ended the wait.  @deadline is set
+ *  EINTR      a signal handler ended the wait.  @deadline is set.  After a signal a get that waits
+ *             takes no key
  *  EMSGSIZE   the next key does not fit into the buffer; it stays the next key
  *  EINVAL     @flags is not 0, keys.addr is not a multiple of 8, or @deadline is negative
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
@@ -958,7 +960,7 @@ struct wq_hist {
  * @gets: keys that were handed out
  * @dones: runs that ended with done
  * @given_back: runs that ended because the consumer ended, the lease expired, or the key could not
- *	be written to the getter's buffer
+ *	be written to the getter's buffer or its process was being killed
  * @canceled: runs that were dropped before they started: by cancel, disable or the end of the queue
  * @merged: keys that were given back, ahead of all others, and were dirty too, so that two runs
  *	became one

@@ -699,7 +699,7 @@ class Stat:
     gets: keys that were handed out
     dones: runs that ended with done
     given_back: runs that ended because the consumer ended, the lease expired, or the key could not
-        be written to the getter's buffer
+        be written to the getter's buffer or its process was being killed
     canceled: runs that were dropped before they started: by cancel, disable or the end of the queue
     merged: keys that were given back, ahead of all others, and were dirty too, so that two runs
         became one

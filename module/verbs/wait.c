@@ -4,10 +4,31 @@
  * is lost.
  */
 #include <linux/hrtimer.h>
+#include <linux/sched.h>
 #include <linux/sched/signal.h>
 
 #include "state/times.h"
 #include "verbs/wait.h"
+
+/*
+ * Wake a task that waits for a key.  From Linux 6.7 on, the wake-up of a frozen task succeeds, and
+ * the task runs at its thaw.  That may be much later, and others run: the freezer of cgroup v1
+ * freezes some tasks.  So such a wake-up goes to the next task, too.
+ */
+static int wake_getter(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	const struct task_struct *task = entry->private;
+	int woken;
+
+	/* When the task runs, it may exit at once, and RCU keeps its struct. */
+	rcu_read_lock();
+	woken = autoremove_wake_function(entry, mode, flags, key);
+	/* If it thaws meanwhile, one task more than needed looks. */
+	if (woken && READ_ONCE(task->__state) & TASK_FROZEN)
+		woken = 0;
+	rcu_read_unlock();
+	return woken;
+}
 
 /**
  * wq_sleep() - sleep until something has happened
@@ -29,6 +50,8 @@ int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 	int ret;
 	DEFINE_WAIT(wait);
 
+	if (how.exclusive)
+		wait.func = wake_getter;
 	for (;;) {
 		if (how.exclusive)
 			prepare_to_wait_exclusive(head, &wait, how.state);

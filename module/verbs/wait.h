@@ -20,8 +20,11 @@ struct wq_sleep {
 	bool exclusive;
 };
 
-/* A kernel thread: killable, and not counted in the load average. */
-#define WQ_KILLABLE	((struct wq_sleep){ .state = TASK_IDLE | TASK_WAKEKILL | TASK_FREEZABLE })
+/*
+ * A caller of the kernel API: killable, and not counted in the load average.  It may hold locks,
+ * for which a suspend callback would wait for ever if it froze with them, so it does not freeze.
+ */
+#define WQ_KILLABLE	((struct wq_sleep){ .state = TASK_IDLE | TASK_WAKEKILL })
 /* A process sleeps as in a get, and must not keep the machine from suspending. */
 #define WQ_SIGNALS	((struct wq_sleep){ .state = TASK_INTERRUPTIBLE | TASK_FREEZABLE })
 

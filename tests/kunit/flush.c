@@ -203,6 +203,20 @@ static void flushes_of_one_run_share_its_end(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
 }
 
+/* The caller may hold a lock that a suspend callback takes. */
+static void waits_of_the_kernel_api_do_not_freeze(struct kunit *test)
+{
+	struct wq_item item = add_and_get(test, "a");
+	struct actor *a = start_flush(test, "a"), *b = start(test, drainer, 0);
+
+	sleeps(test, b);
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(a->task->__state) & TASK_FREEZABLE);
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(b->task->__state) & TASK_FREEZABLE);
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, result(test, b), 0);
+}
+
 /* --- how the run ended --- */
 
 static void flush_reports_the_outcome_of_its_run(struct kunit *test)
@@ -1112,6 +1126,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(add_after_the_flush_does_not_prolong_it),
 	KUNIT_CASE(flushes_of_many_keys_end_with_the_runs_of_their_own_keys),
 	KUNIT_CASE(flushes_of_one_run_share_its_end),
+	KUNIT_CASE(waits_of_the_kernel_api_do_not_freeze),
 	KUNIT_CASE(flush_reports_the_outcome_of_its_run),
 	KUNIT_CASE(done_of_an_array_ends_the_flush_of_each_key),
 	KUNIT_CASE(end_of_the_queue_ends_a_flush),

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A suspend of the machine, up to where all tasks are frozen: no wait prevents it or ends by it,
- * and no wake-up is lost.  Needs a kernel with CONFIG_PM_DEBUG.
+ * and no wake-up is lost.  Needs a kernel with CONFIG_PM_DEBUG.  The freezer of cgroup v1 freezes
+ * some tasks, and the others have the keys.
  */
 #include "wq_test.h"
+
+#include <sys/mount.h>
+#include <sys/stat.h>
 
 #define PM_TEST		"/sys/power/pm_test"
 #define PM_TEST_DELAY	"/sys/module/suspend/parameters/pm_test_delay"
@@ -103,6 +107,59 @@ TEST_F(queue, a_key_that_is_due_during_a_suspend_is_got_after_it)
 	ASSERT_EQ(0, suspend("1"));
 	ASSERT_EVENTUALLY(!alive(pid));
 	ASSERT_EQ(0, reap(pid));
+}
+
+/* Whether the file in the cgroup has this text within some seconds. */
+static bool reads(const char *path, const char *text)
+{
+	char line[32] = "";
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		return false;
+	if (!fgets(line, sizeof(line), f))
+		line[0] = 0;
+	fclose(f);
+	return !strncmp(line, text, strlen(text));
+}
+
+/* From Linux 6.7 on, a wake-up of a frozen task succeeds. */
+TEST_F(queue, a_getter_that_a_cgroup_froze_takes_no_wake_up)
+{
+	char dir[] = "/tmp/wq-freezer-XXXXXX", group[64], procs[96], state[96], number[16];
+	pid_t frozen, other;
+
+	ASSERT_NE(NULL, mkdtemp(dir));
+	if (mount("none", dir, "cgroup", 0, "freezer")) {
+		rmdir(dir);
+		SKIP(return, "no freezer of cgroup v1");
+	}
+	snprintf(group, sizeof(group), "%s/wq", dir);
+	snprintf(procs, sizeof(procs), "%s/cgroup.procs", group);
+	snprintf(state, sizeof(state), "%s/freezer.state", group);
+	ASSERT_EQ(0, mkdir(group, 0700));
+	frozen = waiter(self->q, get);
+	ASSERT_TRUE(asleep(frozen));
+	snprintf(number, sizeof(number), "%d", frozen);
+	ASSERT_EQ(0, write_file(procs, number));
+	ASSERT_EQ(0, write_file(state, "FROZEN"));
+	EXPECT_TRUE(EVENTUALLY(reads(state, "FROZEN")));
+	other = waiter(self->q, get);
+	EXPECT_TRUE(asleep(other));
+	EXPECT_EQ(1, q_add(self->q, "a"));
+	EXPECT_TRUE(EVENTUALLY(!alive(other)));
+	EXPECT_EQ(0, write_file(state, "THAWED"));
+	/* it looks for the key, and waits for the next one */
+	EXPECT_TRUE(asleep(frozen));
+	EXPECT_EQ(1, q_add(self->q, "b"));
+	EXPECT_TRUE(EVENTUALLY(!alive(frozen)));
+	kill(other, SIGKILL);
+	kill(frozen, SIGKILL);
+	EXPECT_EQ(0, reap(other));
+	EXPECT_EQ(0, reap(frozen));
+	EXPECT_EQ(0, rmdir(group));
+	EXPECT_EQ(0, umount(dir));
+	rmdir(dir);
 }
 
 TEST_HARNESS_MAIN

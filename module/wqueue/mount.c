@@ -39,6 +39,7 @@
 #include <linux/namei.h>
 #include <linux/posix_acl.h>
 #include <linux/posix_acl_xattr.h>
+#include <linux/security.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/statfs.h>
@@ -293,7 +294,9 @@ static struct dentry *set_create(const struct path *dir, const struct wq_attrs *
 	if (!IS_ERR(dentry) && d_really_is_negative(dentry)) {
 		/* wq_dir_create() reads it with the lock held. */
 		dentry->d_fsdata = *made;
-		ret = wq_vfs_create(mnt_idmap(dir->mnt), dentry, args->mode);
+		/* open(2) asks this hook and vfs_create() does not.  It asks for a regular file. */
+		ret = security_path_mknod(dir, dentry, S_IFREG | args->mode, 0) ?:
+			wq_vfs_create(mnt_idmap(dir->mnt), dentry, args->mode);
 		dentry->d_fsdata = NULL;
 		if (!ret)
 			*made = NULL;
@@ -459,7 +462,9 @@ int wq_mount_unlink(const char *name)
 		/* The queue may end with its inode, which takes long. */
 		inode = d_inode(dentry);
 		ihold(inode);
-		ret = vfs_unlink(mnt_idmap(path.mnt), dir, dentry, NULL);
+		/* unlink(2) asks this hook and vfs_unlink() does not. */
+		ret = security_path_unlink(&path, dentry) ?:
+			vfs_unlink(mnt_idmap(path.mnt), dir, dentry, NULL);
 	}
 	inode_unlock(dir);
 	dput(dentry);

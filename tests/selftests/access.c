@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include <linux/capability.h>
+#include <linux/landlock.h>
 #include <linux/perf_event.h>
 
 #define DEBUG		"/sys/kernel/debug"
@@ -296,6 +297,92 @@ TEST_F(users, open_of_proc_self_fd_has_no_queue)
 	ASSERT_EQ(0, q_stat(q).adds);
 }
 #endif
+
+/* ---- a sandbox of Landlock ---- */
+
+#define MAKE_AND_REMOVE	(LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
+
+/* The caller may neither make nor remove files, except below @dir, if it is not NULL. */
+static int into_sandbox(const char *dir)
+{
+	struct landlock_ruleset_attr attr = { .handled_access_fs = MAKE_AND_REMOVE };
+	struct landlock_path_beneath_attr below = { .allowed_access = MAKE_AND_REMOVE };
+	int rules = syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+
+	CHECK(rules >= 0);
+	if (dir) {
+		below.parent_fd = open(dir, O_PATH | O_CLOEXEC);
+		CHECK(!syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0));
+		close(below.parent_fd);
+	}
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!syscall(SYS_landlock_restrict_self, rules, 0));
+	return 0;
+}
+
+/* -errno, or 0. */
+static int unlink_by_dev(const char *name)
+{
+	struct wq_attrs un = { .size = sizeof(un) };
+	int fd = q_dev(O_RDWR), ret;
+
+	strcpy(un.name, name);
+	ret = verb(fd, WQ_IOC_UNLINK, &un);
+	close(fd);
+	return ret;
+}
+
+static int create_by_dev(const char *name)
+{
+	int fd = q_dev(O_RDWR), ret = q_bind(fd, name, CREATE, 0600, 10);
+
+	close(fd);
+	return ret;
+}
+
+/* Each way to make and to remove a queue.  @name: of no queue; @dir: what the sandbox allows */
+static int make_and_remove(const char *name, const char *there, const char *dir, int expected)
+{
+	CHECK(!into_sandbox(dir));
+	/* A queue that is there can be opened. */
+	CHECK(!create_by_dev(there));
+	CHECK(!closed(q_open_path(there, O_RDWR, CREATE, 0600, 10)));
+	CHECK(closed(open(path_of(name), O_RDWR | O_CREAT, 0600)) == (expected ? -1 : 0));
+	CHECK((unlink(path_of(there)) ? -errno : 0) == expected);
+	CHECK(unlink_by_dev(expected ? there : name) == expected);
+	CHECK(create_by_dev(name) == expected);
+	CHECK(unlink_by_dev(expected ? there : name) == expected);
+	CHECK(closed(q_open_path(name, O_RDWR, CREATE, 0600, 10)) == expected);
+	CHECK(unlink_by_dev(expected ? there : name) == expected);
+	return 0;
+}
+
+TEST_F(users, landlock_decides_about_create_and_unlink_by_ioctl_as_about_those_of_files)
+{
+	char there[WQ_NAME_MAX];
+	pid_t pid;
+
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 0)
+		SKIP(return, "this kernel has no Landlock");
+	snprintf(there, sizeof(there), "%s-there", self->name);
+	for (int i = 0; i < 2; i++) {
+		uid_t uid = i ? 0 : ALICE;
+
+		ASSERT_EQ(0, create_as(uid, GROUP, there, 0600));
+		pid = user(uid, GROUP, 0);
+		if (!pid)
+			_exit(make_and_remove(self->name, there, NULL, -EACCES));
+		EXPECT_EQ(0, reap(pid));
+		EXPECT_EQ(-ENOENT, q_unlink(self->name));
+		/* A rule for the directory of the default set also holds for /dev/wq. */
+		pid = user(uid, GROUP, 0);
+		if (!pid)
+			_exit(make_and_remove(self->name, there, DIRECTORY, 0));
+		EXPECT_EQ(0, reap(pid));
+		EXPECT_EQ(-ENOENT, q_unlink(self->name));
+		EXPECT_EQ(-ENOENT, q_unlink(there));
+	}
+}
 
 /* ---- capabilities ---- */
 

@@ -516,9 +516,10 @@ struct wq_limiter_spec {
  *  EEXIST     a queue has this name, and WQ_OPEN_EXCL is set; or the queue does not have the
  *             attributes that the call asks for, and WQ_OPEN_ACCEPT is not set
  *  EACCES     the queue's permissions, or with SAME the access mode of @fd, do not allow the file's
- *             access mode; or the directory's permissions do not allow the call.  The queue would
- *             be created while the module parameter closed is set.  CAP_DAC_OVERRIDE overrides
- *             permissions and the parameter.  A file of wqueue: it is not open for reading
+ *             access mode; or the directory's permissions or a security module do not allow the
+ *             call.  The queue would be created while the module parameter closed is set.
+ *             CAP_DAC_OVERRIDE overrides permissions and the parameter.  A file of wqueue: it is
+ *             not open for reading
  *  EROFS      the queue would be created, and the file system is read-only
  *  ENOSPC     the set of names has as many queues as its mount option allows, the user has
  *             user_queues queues, the sum of their max_keys would exceed user_keys, or their memory

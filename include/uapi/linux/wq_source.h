@@ -214,7 +214,9 @@ struct wq_source_op {
  * generations.  A process whose parent has ended is no descendant any more.
  *
  * Rights: CAP_SYS_ADMIN in the user namespace that owns the file system, as for fanotify's mark of
- * a file system.  With WQ_FS_CHILDREN: @fd is open for reading, as for inotify.
+ * a file system.  With WQ_FS_CHILDREN: @fd is open for reading, as for inotify.  Security modules
+ * decide about the capability and the open, but not about the watch: the kernel does not export the
+ * hook that inotify and fanotify ask.
  *
  * Errors, beside those of WQ_IOC_SOURCE:
  *  EBADF      @fd is not an open file; or WQ_FS_CHILDREN is set, and @fd is not open for reading

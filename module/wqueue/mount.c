@@ -565,23 +565,25 @@ static int wq_statfs(struct dentry *dentry, struct kstatfs *st)
 	return ret;
 }
 
+/* A remount or a chmod can come in between, so the options need not be of one moment. */
 static int wq_show_options(struct seq_file *m, struct dentry *root)
 {
 	const struct inode *dir = d_inode(root->d_sb->s_root);
 	struct user_namespace *ns = root->d_sb->s_user_ns;
 	const struct wq_set *set = set_of(d_inode(root));
-	uid_t uid = from_kuid_munged(ns, dir->i_uid);
-	gid_t gid = from_kgid_munged(ns, dir->i_gid);
+	uid_t uid = from_kuid_munged(ns, READ_ONCE(dir->i_uid));
+	gid_t gid = from_kgid_munged(ns, READ_ONCE(dir->i_gid));
+	u32 max_keys = READ_ONCE(set->max_keys), max_queues = READ_ONCE(set->max_queues);
 
-	seq_printf(m, ",mode=%o", dir->i_mode & 07777);
+	seq_printf(m, ",mode=%o", READ_ONCE(dir->i_mode) & 07777);
 	if (uid)
 		seq_printf(m, ",uid=%u", uid);
 	if (gid)
 		seq_printf(m, ",gid=%u", gid);
-	if (set->max_keys)
-		seq_printf(m, ",keys=%u", set->max_keys);
-	if (set->max_queues)
-		seq_printf(m, ",queues=%u", set->max_queues);
+	if (max_keys)
+		seq_printf(m, ",keys=%u", max_keys);
+	if (max_queues)
+		seq_printf(m, ",queues=%u", max_queues);
 	return 0;
 }
 
@@ -664,12 +666,13 @@ static void options_apply(struct super_block *sb, const struct options *o)
 		WRITE_ONCE(set->max_keys, o->max_keys);
 	if (o->given & BIT(OPT_QUEUES))
 		WRITE_ONCE(set->max_queues, o->max_queues);
+	/* Permission checks and wq_show_options() read them without the lock. */
 	if (o->given & BIT(OPT_UID))
-		dir->i_uid = o->uid;
+		WRITE_ONCE(dir->i_uid, o->uid);
 	if (o->given & BIT(OPT_GID))
-		dir->i_gid = o->gid;
+		WRITE_ONCE(dir->i_gid, o->gid);
 	if (o->given & BIT(OPT_MODE))
-		dir->i_mode = S_IFDIR | o->mode;
+		WRITE_ONCE(dir->i_mode, S_IFDIR | o->mode);
 	inode_unlock(dir);
 }
 

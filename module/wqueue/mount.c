@@ -691,6 +691,8 @@ static int wq_fill_super(struct super_block *sb, struct fs_context *fc)
 	sb->s_time_gran = 1;
 	sb->s_flags |= SB_POSIXACL;
 	sb->s_iflags |= SB_I_NOEXEC | SB_I_NODEV;
+	/* As procfs does: above overlayfs, a queue would be an ordinary pipe, without an error. */
+	sb->s_stack_depth = FILESYSTEM_MAX_STACK_DEPTH;
 	dir = inode_new(sb);
 	if (!dir)
 		return -ENOMEM;

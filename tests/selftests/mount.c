@@ -616,6 +616,18 @@ TEST_F(set, read_only_set_creates_and_unlinks_nothing_and_work_goes_on)
 	close(fd);
 }
 
+TEST_F(set, overlayfs_refuses_a_set_as_a_layer)
+{
+	int ret = err(mount("overlay", "/mnt", "overlay", 0, "lowerdir=/run:/usr"));
+
+	if (ret == -ENODEV)
+		SKIP(return, "this kernel has no overlayfs");
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(0, umount("/mnt"));
+	EXPECT_EQ(-EINVAL, err(mount("overlay", "/mnt", "overlay", 0, "lowerdir=" SET ":/usr")));
+	umount("/mnt");
+}
+
 TEST_F(set, quota_of_queues_holds_for_files)
 {
 	long long limit = read_number("/sys/module/wq/parameters/user_queues");

@@ -6,11 +6,21 @@
 #include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/siphash.h>
+#include <linux/time_namespace.h>
 
 #include "dev/call.h"
 #include "dev/list.h"
 #include "state/state.h"
 #include "verbs/key.h"
+
+/* CLOCK_MONOTONIC of the caller's time namespace minus that of the host, ns. */
+static s64 clock_offset(void)
+{
+	struct timespec64 ts = {};
+
+	timens_add_monotonic(&ts);
+	return timespec64_to_ns(&ts);
+}
 
 /*
  * Append keys from *@place on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if there is no room
@@ -18,6 +28,7 @@
  */
 static int list_batch(struct wq_out *out, u32 flags, u64 *place)
 {
+	s64 offset = clock_offset();
 	struct wq *q = out->c->q;
 	struct wq_list_rec *rec;
 	struct wq_entry *e;
@@ -40,7 +51,7 @@ static int list_batch(struct wq_out *out, u32 flags, u64 *place)
 			*rec = (struct wq_list_rec){ .len = e->len };
 			wq_key_info(&cs, out->c, e, &rec->info);
 			if (flags & WQ_LIST_SINCE) {
-				rec->info.age = wq_now(&cs) - rec->info.age;
+				rec->info.age = wq_now(&cs) - rec->info.age + offset;
 				if (e->state & ENTRY_REQUEUED)
 					rec->info.state |= WQ_KEY_REQUEUED;
 			}

@@ -724,6 +724,46 @@ static int peep(const char *name, pid_t holder, int fd, __u64 tracepoint)
 	return 0;
 }
 
+/* The time since which the only key of a queue is ready. */
+static __s64 since(int q)
+{
+	struct array rows = array_new(4096);
+	struct wq_list list = {
+		.size = sizeof(list), .flags = WQ_LIST_SINCE,
+		.keys = { addr_of(rows.recs), rows.room, 0 },
+	};
+	__s64 age = verb(q, WQ_IOC_LIST, &list) ? -1 : row_at(&rows, 0)->info.age;
+
+	free(rows.recs);
+	return age;
+}
+
+TEST_F(users, list_since_has_times_of_the_clock_of_the_callers_time_namespace)
+{
+	int q = q_open(self->name, O_RDWR, CREATE, 0600, 10);
+	__s64 before = now_ns();
+	pid_t pid;
+
+	if (access("/proc/self/ns/time", F_OK))
+		SKIP(return, "this kernel has no time namespaces");
+	ASSERT_EQ(1, q_add(q, "k"));
+	EXPECT_TRUE(within("since", before, now_ns(), since(q)));
+	pid = child();
+	if (!pid) {
+		/* Its children are in the namespace. */
+		if (unshare(CLONE_NEWTIME) ||
+		    write_file("/proc/self/timens_offsets", "monotonic 1000000 500000000"))
+			_exit(1);
+		pid = child();
+		if (pid)
+			_exit(reap(pid));
+		before += 1000000 * SEC + 500 * MS;
+		_exit(!within("since", before, now_ns(), since(q)));
+	}
+	EXPECT_EQ(0, reap(pid));
+	close(q);
+}
+
 TEST_F(users, an_unreadable_queue_leaks_nothing)
 {
 	static const char paranoid[] = "/proc/sys/kernel/perf_event_paranoid";

@@ -887,8 +887,9 @@ struct wq_list_rec {
  * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order
  * @size: sizeof(struct wq_list)
  * @flags: 0, or WQ_LIST_SINCE: wq_key_info.state also has WQ_KEY_REQUEUED, and age is the time at
- *	which the age was 0, ns of CLOCK_MONOTONIC: ready keys of a level that are sorted by it are
- *	in the order in which they became dirty, but those that one hold of the lock added are equal
+ *	which the age was 0, ns of CLOCK_MONOTONIC in the caller's time namespace: ready keys of a
+ *	level that are sorted by it are in the order in which they became dirty, but those that one
+ *	hold of the lock added are equal
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end

@@ -12,7 +12,8 @@
  * An event names a dentry, or a directory and a name in it.  The path from the watched directory to
  * it is read from the dcache, as the dcache does for d_path: under RCU, repeated if a rename came
  * in between (rename_lock), the second time with that lock.  The parents of a dentry cannot go away
- * before the grace period of RCU.
+ * before the grace period of RCU.  The lock is one of the whole machine, so a path that is longer
+ * than PATH_MAX is not looked up.
  *
  * Events come from tasks that hold locks of the file system.  The handler does not wait for memory,
  * and takes nothing but rename_lock and the locks of wq.
@@ -42,7 +43,6 @@
 
 #define WQ_FS_NAMES	(WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | WQ_FS_CREATE | WQ_FS_DELETE)
 #define WQ_FS_EVENTS	(WQ_FS_DEFAULT | WQ_FS_CLOSE_WRITE)
-#define WQ_FS_DEPTH	1000	/* levels that a path is looked up, at most */
 #define WQ_FS_ANCESTORS	16	/* generations of processes that are looked at */
 
 static_assert(WQ_FS_MODIFY == FS_MODIFY && WQ_FS_ATTRIB == FS_ATTRIB &&
@@ -86,9 +86,9 @@ static atomic_t fs_groups;
 /* How a look-up of a path ended. */
 enum path_result {
 	PATH_FOUND,
-	PATH_CUT,	/* too long: the path of a directory above it */
+	PATH_CUT,	/* too long for a key: the path of the nearest directory above that fits */
 	PATH_OUTSIDE,	/* not below the directory */
-	PATH_UNKNOWN,	/* too deep, or not connected to the root */
+	PATH_UNKNOWN,	/* longer than PATH_MAX, or not connected to the root */
 };
 
 /**
@@ -96,53 +96,36 @@ enum path_result {
  * @start: its first byte in @buf
  * @end: behind its last one
  * @room: the first byte that it may use, behind the prefix
- * @cut: its end was left out
- * @buf: a byte for a slash is kept free at the end
+ * @bytes: of all names that were looked at, each with a slash
+ * @skip: names are left out until @bytes is this
+ * @full: a name did not fit
+ * @buf: if a slash is to follow the path, a byte is kept free for it
  */
 struct fs_path {
 	u32 start;
 	u32 end;
 	u32 room;
-	bool cut;
+	u32 bytes;
+	u32 skip;
+	bool full;
 	char buf[WQ_MAX_KEY];
 };
 
-static void path_init(struct fs_path *p, u32 prefix_len)
-{
-	p->start = p->end = WQ_MAX_KEY - 1;
-	p->room = prefix_len;
-	p->cut = false;
-}
-
-/* Leave out the last names, until @len more bytes fit. */
-static void path_cut(struct fs_path *p, u32 len)
-{
-	u32 end = p->end, used;
-
-	p->cut = true;
-	while (p->start < end && p->start - p->room + (p->end - end) < len)
-		for (end--; p->start < end && p->buf[end] != '/'; end--)
-			;
-	used = end - p->start;
-	memmove(p->buf + p->end - used, p->buf + p->start, used);
-	p->start = p->end - used;
-}
-
-/* Put a name ahead of the path.  Returns false if a rename changes it meanwhile. */
+/* Put a name ahead of the path.  Returns false if a rename changes it, or the path is too long. */
 static bool path_prepend(struct fs_path *p, const struct qstr *name)
 {
 	/* Pairs with the release in the dcache, where a name is replaced. */
 	const char *from = smp_load_acquire(&name->name);
 	u32 i, len = READ_ONCE(name->len), slash = p->start < p->end;
+	bool skip = p->bytes < p->skip;
 	char *to;
 
-	if (len > NAME_MAX)
+	p->bytes += len + 1;
+	if (len > NAME_MAX || p->bytes > PATH_MAX)
 		return false;
-	if (p->start - p->room < len + slash) {
-		path_cut(p, len + slash);
-		slash = p->start < p->end;
-	}
-	/* If all was left out, the name is that of a directory above. */
+	p->full |= !skip && p->start - p->room < len + slash;
+	if (skip || p->full)
+		return true;
 	if (slash)
 		p->buf[--p->start] = '/';
 	p->start -= len;
@@ -156,41 +139,64 @@ static bool path_prepend(struct fs_path *p, const struct qstr *name)
 	return true;
 }
 
-/* Prepend the names from @d up to the watched directory. */
+/* Prepend the names from @name in @d, or from @d, up to the watched directory. */
 static enum path_result path_walk(struct fs_path *p, const struct fs_source *src,
-				  const struct dentry *d)
+				  const struct dentry *d, const struct qstr *name)
 {
 	const struct dentry *parent;
-	int depth;
 
-	for (depth = 0; READ_ONCE(d->d_inode) != src->inode; d = parent) {
+	if (name && !path_prepend(p, name))
+		return PATH_UNKNOWN;
+	for (; READ_ONCE(d->d_inode) != src->inode; d = parent) {
 		parent = READ_ONCE(d->d_parent);
 		if (d == parent)
 			return d == d->d_sb->s_root ? PATH_OUTSIDE : PATH_UNKNOWN;
 		/* A name that is torn is looked up again, because rename_lock has changed. */
-		if (++depth > WQ_FS_DEPTH || !path_prepend(p, &d->d_name))
+		if (!path_prepend(p, &d->d_name))
 			return PATH_UNKNOWN;
 	}
-	return p->cut ? PATH_CUT : PATH_FOUND;
+	return PATH_FOUND;
+}
+
+static void path_init(struct fs_path *p, u32 prefix_len, bool slash, u32 skip)
+{
+	p->start = p->end = WQ_MAX_KEY - slash;
+	p->room = prefix_len;
+	p->bytes = 0;
+	p->skip = skip;
+	p->full = false;
 }
 
 static enum path_result path_once(struct fs_path *p, const struct fs_source *src,
-				  const struct dentry *d, const struct qstr *name, u32 prefix_len)
+				  const struct dentry *d, const struct qstr *name, u32 prefix_len,
+				  bool slash)
 {
-	path_init(p, prefix_len);
-	return name && !path_prepend(p, name) ? PATH_UNKNOWN : path_walk(p, src, d);
+	enum path_result result;
+
+	path_init(p, prefix_len, slash, 0);
+	result = path_walk(p, src, d, name);
+	if (result != PATH_FOUND || !p->full)
+		return result;
+	/* Leave out the last names, until the rest fits with a slash. */
+	path_init(p, prefix_len, true, p->bytes + prefix_len - WQ_MAX_KEY);
+	result = path_walk(p, src, d, name);
+	if (result != PATH_FOUND)
+		return result;
+	/* If a rename has made it longer, it is looked up again. */
+	return p->full ? PATH_UNKNOWN : PATH_CUT;
 }
 
-/* The path of @d, or of @name in the directory @d. */
+/* The path of @d, or of @name in the directory @d.  @slash: room for a slash behind it */
 static enum path_result path_of(struct fs_path *p, const struct fs_source *src,
-				const struct dentry *d, const struct qstr *name, u32 prefix_len)
+				const struct dentry *d, const struct qstr *name, u32 prefix_len,
+				bool slash)
 {
 	unsigned int seq = read_seqbegin(&rename_lock);
-	enum path_result result = path_once(p, src, d, name, prefix_len);
+	enum path_result result = path_once(p, src, d, name, prefix_len, slash);
 
 	if (read_seqretry(&rename_lock, seq)) {
 		read_seqlock_excl(&rename_lock);
-		result = path_once(p, src, d, name, prefix_len);
+		result = path_once(p, src, d, name, prefix_len, slash);
 		read_sequnlock_excl(&rename_lock);
 	}
 	return result;
@@ -310,7 +316,7 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 		return;
 	if (gone)
 		d = READ_ONCE(d->d_parent);
-	result = path_of(&p, src, d, name, prefix_len);
+	result = path_of(&p, src, d, name, prefix_len, gone || (is_dir && name));
 	if (result == PATH_OUTSIDE)
 		return;
 	if (result == PATH_UNKNOWN) {

@@ -882,17 +882,84 @@ TEST_F(source, a_path_that_is_too_long_leaves_a_mark_of_the_nearest_directory_th
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
-TEST_F(source, a_path_that_is_too_deep_leaves_the_mark_of_all)
+/* Go down into directories with names of this length. */
+static int descend(int n, int len)
 {
-	int i;
+	char name[NAME_MAX + 1];
 
-	for (i = 0; i < 1100; i++) {
-		ASSERT_EQ(0, mkdir("d", 0755));
-		ASSERT_EQ(0, chdir("d"));
-	}
+	memset(name, 'd', len);
+	name[len] = 0;
+	while (n--)
+		CHECK(!mkdir(name, 0755) && !chdir(name));
+	return 0;
+}
+
+/* Make a file or a directory with a name of this length; its key is to be the next one. */
+static bool key_of_new(int q, int len, bool dir, const char *above, size_t expected)
+{
+	char name[NAME_MAX + 1], key[2 * WQ_MAX_KEY];
+	struct item item;
+	int ret;
+
+	memset(name, 'n', len);
+	name[len] = 0;
+	snprintf(key, sizeof(key), "%s%s%s", above, name, dir ? "/" : "");
+	if (dir)
+		mkdir(name, 0755);
+	else
+		put(name);
+	ret = q_get(q, &item, 5 * SEC);
+	q_done(q, &item);
+	return equal("get", 0, ret) && equal("length", expected, item.len) &&
+	       equal_bytes("key", key, item.key, expected);
+}
+
+TEST_F(source, a_key_of_a_path_has_WQ_MAX_KEY_bytes_at_most_with_prefix_and_slash)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+	char above[WQ_MAX_KEY] = "";
+
+	/* Four directories of 199 bytes: their path has 800 bytes with its slashes. */
+	ASSERT_EQ(0, descend(4, 199));
+	memset(above, 'd', 800);
+	for (int i = 1; i <= 4; i++)
+		above[200 * i - 1] = '/';
 	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
-	put("f");
-	EXPECT_TRUE(next_is(self->q, "/"));
+	EXPECT_TRUE(key_of_new(self->q, 224, false, above, WQ_MAX_KEY));
+	EXPECT_TRUE(key_of_new(self->q, 225, false, above, 800));
+	EXPECT_TRUE(key_of_new(self->q, 223, true, above, WQ_MAX_KEY));
+	EXPECT_TRUE(key_of_new(self->q, 226, true, above, 800));
+	EXPECT_TRUE(none_is_left(self->q));
+	ASSERT_EQ(0, detach(self->q, 1));
+
+	strcpy(op.prefix, "prefix ");
+	ASSERT_EQ(2, attach_op(self->q, &op, "fs", &self->fs, sizeof(self->fs)));
+	memmove(above + 7, above, 800);
+	memcpy(above, "prefix ", 7);
+	EXPECT_TRUE(key_of_new(self->q, 217, false, above, WQ_MAX_KEY));
+	EXPECT_TRUE(key_of_new(self->q, 218, false, above, 807));
+	EXPECT_TRUE(key_of_new(self->q, 216, true, above, WQ_MAX_KEY));
+	EXPECT_TRUE(key_of_new(self->q, 219, true, above, 807));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+TEST_F(source, a_path_of_PATH_MAX_bytes_leaves_the_mark_of_all_and_a_shorter_one_of_a_directory)
+{
+	char above[WQ_MAX_KEY + 1] = "";
+
+	/* The longest path that fits has 512 names of a byte. */
+	ASSERT_EQ(0, descend(1920, 1));
+	for (int i = 0; i < WQ_MAX_KEY; i += 2)
+		memcpy(above + i, "d/", 2);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	EXPECT_TRUE(key_of_new(self->q, 255, false, above, WQ_MAX_KEY));
+	EXPECT_TRUE(key_of_new(self->q, 255, true, above, WQ_MAX_KEY));
+	ASSERT_EQ(0, detach(self->q, 1));
+	ASSERT_EQ(0, descend(1, 1));
+	ASSERT_EQ(2, attach_fs(self->q, &self->fs, 0));
+	EXPECT_TRUE(key_of_new(self->q, 253, false, above, WQ_MAX_KEY));
+	EXPECT_TRUE(key_of_new(self->q, 254, false, "/", 1));
+	EXPECT_TRUE(none_is_left(self->q));
 }
 
 TEST_F(source, with_a_delay_a_key_becomes_ready_after_a_quiet_time)

@@ -207,8 +207,9 @@ struct wq_source_op {
  * lower or upper directory beside it have no key.  Writes to a mapped file have no key, and changes
  * that a network file system's server makes have none, as for inotify.
  *
- * If a directory is more than 1,000 levels below the root of its file system, its path is not
- * looked up: the mark of all ("/") stands for changes in it.
+ * A path of 4,096 bytes or more is not looked up: the mark of all ("/") stands for changes there.
+ * This is the path relative to the directory, or outside of the directory the path relative to the
+ * root of the file system.
  *
  * WQ_FS_NOT_OWN leaves out changes by the process that attached, and by its descendants up to 16
  * generations.  A process whose parent has ended is no descendant any more.

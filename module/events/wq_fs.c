@@ -300,6 +300,7 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 {
 	struct wq_source *s = READ_ONCE(src->s);
 	bool is_dir = mask & FS_ISDIR, gone;
+	const struct inode *inode;
 	enum path_result result;
 	struct fs_path p __uninitialized;
 	size_t prefix_len;
@@ -312,7 +313,9 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 	 * dentry that has one.
 	 */
 	gone = !name && d_unhashed(d) && !IS_ROOT(d);
-	if (gone && d_really_is_positive(d) && !d_inode(d)->i_nlink)
+	inode = gone ? d_inode_rcu(d) : NULL;
+	/* A removal may be in progress.  It has a key of its own, for the name. */
+	if (inode && !READ_ONCE(inode->i_nlink))
 		return;
 	if (gone)
 		d = READ_ONCE(d->d_parent);
@@ -367,8 +370,11 @@ static void fs_freeing_mark(struct fsnotify_mark *mark, struct fsnotify_group *g
 	int error = ENODEV;
 
 	spin_lock(&src->lock);
-	/* The mark on the directory pins its inode until this function returns. */
-	if (mark == src->root && !src->inode->i_nlink)
+	/*
+	 * The mark on the directory pins its inode until this function returns.  If a removal is
+	 * why the mark ends, the removal has set i_nlink before.
+	 */
+	if (mark == src->root && !READ_ONCE(src->inode->i_nlink))
 		error = ENOENT;
 	if (mark == src->root)
 		src->root = NULL;
@@ -445,6 +451,15 @@ static void marks_end(struct fs_source *src)
 	mark_end(src, &src->root);
 }
 
+/* fs_freeing_mark() may run as soon as the mark is added. */
+static void mark_set(struct fs_source *src, struct fsnotify_mark **slot,
+		     struct fsnotify_mark *mark)
+{
+	spin_lock(&src->lock);
+	*slot = mark;
+	spin_unlock(&src->lock);
+}
+
 static int marks_add(struct fs_source *src, struct inode *inode, u32 events, bool tree)
 {
 	u32 mask = FS_DELETE_SELF | FS_UNMOUNT | (tree ? 0 : events | FS_EVENT_ON_CHILD);
@@ -454,28 +469,33 @@ static int marks_add(struct fs_source *src, struct inode *inode, u32 events, boo
 	root = mark_new(src, mask);
 	if (!root)
 		return -ENOMEM;
-	src->root = root;
+	mark_set(src, &src->root, root);
 	ret = fsnotify_add_inode_mark(root, inode, 0);
 	if (ret) {
-		src->root = NULL;
+		mark_set(src, &src->root, NULL);
 		fsnotify_put_mark(root);
 		return ret;
 	}
 	if (tree) {
 		mark = mark_new(src, events);
 		ret = mark ? 0 : -ENOMEM;
-		src->tree = mark;
+		mark_set(src, &src->tree, mark);
 		if (mark)
 			ret = wq_add_sb_mark(mark, inode->i_sb);
 		if (ret)
-			src->tree = NULL;
+			mark_set(src, &src->tree, NULL);
 		if (mark)
 			fsnotify_put_mark(mark);
 	}
 	/* From here on the group and the inode hold it. */
 	fsnotify_put_mark(root);
-	/* A directory that was removed before causes no event any more. */
-	if (!ret && IS_DEADDIR(inode))
+	/*
+	 * A directory that was removed causes no event any more.  If this look misses a removal
+	 * that is in progress, no change is lost, so it needs no barrier: the caller holds a
+	 * reference to the directory's dentry until the mark is in place.  When the last one
+	 * goes, fsnotify finds the mark by its own locks and frees it, which ends the source.
+	 */
+	if (!ret && READ_ONCE(inode->i_flags) & S_DEAD)
 		ret = -ENOENT;
 	return ret;
 }

@@ -687,6 +687,17 @@ free:
 	return ERR_PTR(ret);
 }
 
+static struct wq_source *source_find(struct wq *q, u32 id)
+{
+	struct wq_source *s;
+
+	lockdep_assert_held(&wq_sources_lock);
+	list_for_each_entry(s, &q->sources, link)
+		if (s->id == id)
+			return s;
+	return NULL;
+}
+
 /* Reserve a place in the list, and a number. */
 static int source_reserve(struct wq_source *s)
 {
@@ -698,7 +709,10 @@ static int source_reserve(struct wq_source *s)
 		ret = -EUSERS;
 	} else {
 		q->nr_sources++;
-		s->id = ++q->last_source;
+		/* The numbers start again after 2^32 attaches, and older sources may still be there. */
+		do {
+			s->id = ++q->last_source;
+		} while (!s->id || source_find(q, s->id));
 	}
 	raw_spin_unlock_irq(&wq_sources_lock);
 	return ret;
@@ -769,17 +783,6 @@ int wq_source_attach(struct wq_consumer *c, struct wq_source_op *op)
 	return ret;
 }
 WQ_EXPORT_FOR_KUNIT(wq_source_attach);
-
-static struct wq_source *source_find(struct wq *q, u32 id)
-{
-	struct wq_source *s;
-
-	lockdep_assert_held(&wq_sources_lock);
-	list_for_each_entry(s, &q->sources, link)
-		if (s->id == id)
-			return s;
-	return NULL;
-}
 
 /**
  * wq_source_detach() - detach a source

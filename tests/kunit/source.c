@@ -124,8 +124,37 @@ static void the_end_of_a_queue_closes_its_sources_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_freed, 2);
 }
 
+static u32 id_of_attach(struct wq_consumer *c)
+{
+	struct wq_source_op op = { .kind = "kunit" };
+
+	return wq_source_attach(c, &op) ? 0 : op.id;
+}
+
+static void the_ids_of_sources_start_again_and_leave_out_those_in_use(struct kunit *test)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_consumer *c;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	c = consumer_open(q);
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	attach(test, c, 2, 0);
+	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 1, true), 0);
+	q->last_source = U32_MAX - 1;
+	KUNIT_EXPECT_EQ(test, id_of_attach(c), U32_MAX);
+	KUNIT_EXPECT_EQ(test, id_of_attach(c), 1);
+	KUNIT_EXPECT_EQ(test, id_of_attach(c), 3);
+	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 2, true), 0);
+	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 2, true), -ENOENT);
+	consumer_close(c);
+	wq_destroy(q);
+	wq_source_unregister(&test_kind);
+}
+
 static struct kunit_case source_cases[] = {
 	KUNIT_CASE(a_kind_whose_name_is_taken_is_eexist),
+	KUNIT_CASE(the_ids_of_sources_start_again_and_leave_out_those_in_use),
 	KUNIT_CASE(an_event_in_progress_adds_no_key_after_detach_and_close),
 	KUNIT_CASE(the_end_of_a_queue_closes_its_sources_first),
 	{}

@@ -67,9 +67,9 @@
  * @size: sizeof(struct wq_source_op)
  * @op: WQ_SOURCE_ATTACH, WQ_SOURCE_LIST or WQ_SOURCE_DETACH
  * @id: ATTACH: must be 0; out, the source's number, which is never 0 and which no other source of
- *	the queue has had.  LIST: in, an id; out, that of the source with the lowest id above it,
- *	so a caller starts at 0 and repeats the call until it fails with ENOENT.  DETACH: in, the
- *	source
+ *	the queue has.  The numbers count up, and start again after 2^32 attaches.  LIST: in, an id;
+ *	out, that of the source with the lowest id above it, so a caller starts at 0 and repeats the
+ *	call until it fails with ENOENT.  DETACH: in, the source
  * @flags: ATTACH: WQ_SOURCE_WITH_FILE and WQ_SOURCE_SCAN.  LIST: must be 0; out, those of ATTACH.
  *	DETACH: must be 0
  * @kind: ATTACH: in, the kind: lowercase letters and digits, filled up with zeros.  LIST: must be

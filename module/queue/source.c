@@ -14,9 +14,12 @@
  *  - wq_source_rescan() sets the mark and queues the item.  If the item waits for its next attempt,
  *    it stays there: a storm of events that fail does not make it run more often.
  *  - If an attempt fails, the item is queued for a later attempt, and the source becomes an entry
- *    of wq.wr_wait before that.  If room arises, the wake-up of the writers lets the item run at
- *    once.  WQ_WATCH_ROOM causes that wake-up.  It is set in the hold of the queue's lock that
- *    takes the last room or finds no bytes left, so before the room arises.
+ *    of wq.wr_wait before that.  If room arises, the wake-up of the writers lets the item run,
+ *    but not before wq_source.turn.  WQ_WATCH_ROOM causes that wake-up.  It is set in the hold of
+ *    the queue's lock that takes the last room or finds no bytes left, so before the room arises.
+ *  - Workers of the kernel run the item, outside of the user's cgroup.  A get can wake the items of
+ *    64 sources, and one source takes the room.  So WQ_SOURCE_MIN_WAIT passes after an attempt that
+ *    fails, however often the user makes room and takes it again.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
  *    (wq_source.seq), it is kept, and the item runs again.
  *
@@ -77,7 +80,7 @@
 #include "state/op.h"
 #include "state/state.h"
 
-#define WQ_SOURCE_MIN_WAIT	(HZ / 100 ?: 1)
+#define WQ_SOURCE_MIN_WAIT	(HZ / 100 ?: 1UL)
 #define WQ_SOURCE_MAX_WAIT	HZ
 
 /**
@@ -106,6 +109,7 @@
  * @mark_len: its length
  * @mark: the rescan key
  * @work: adds the mark
+ * @turn: jiffies of the earliest next attempt; written by @work, read without a lock
  * @wait: jiffies until the next attempt, if one fails
  * @waiting: @room is in the queue's wait queue; used by @work, and by the task that closes
  * @room: runs @work when there is room
@@ -137,6 +141,7 @@ struct wq_source {
 	u32 mark_len;
 	u8 mark[WQ_MAX_KEY];
 	struct delayed_work work;
+	unsigned long turn;
 	unsigned long wait;
 	bool waiting;
 	wait_queue_entry_t room;
@@ -184,6 +189,14 @@ static void source_leave(struct wq_source *s, unsigned long flags)
 	read_unlock_irqrestore(&s->adds, flags);
 }
 
+/* Jiffies until the next attempt may begin.  If the value is old, an attempt comes earlier. */
+static unsigned long until_turn(const struct wq_source *s)
+{
+	unsigned long turn = READ_ONCE(s->turn), now = jiffies;
+
+	return time_after(turn, now) ? min(turn - now, WQ_SOURCE_MIN_WAIT) : 0;
+}
+
 /* wq_source_rescan() of a source that has been entered. */
 static void source_mark(struct wq_source *s, const void *key, size_t dir)
 {
@@ -207,7 +220,7 @@ static void source_mark(struct wq_source *s, const void *key, size_t dir)
 	if (trace_wq_source_mark_enabled())
 		trace_wq_source_mark(s->q, s->id, s->kind->name, s->mark, s->mark_len);
 	spin_unlock(&s->lock);
-	queue_delayed_work(wq_sources_wq, &s->work, 0);
+	queue_delayed_work(wq_sources_wq, &s->work, until_turn(s));
 }
 
 /**
@@ -384,13 +397,16 @@ void wq_source_describe(struct wq_source *s, const char *text)
 }
 EXPORT_SYMBOL_GPL(wq_source_describe);
 
-/* wq.wr_wait wakes, and its lock is held. */
+/*
+ * wq.wr_wait wake, and its lock is held.  Each call before the turn sets the timer to the same
+ * time, so wake-ups do not put the attempt off.
+ */
 static int room_wake(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
 {
 	struct wq_source *s = container_of(entry, struct wq_source, room);
 
 	if (key_to_poll(key) & EPOLLOUT || !key)
-		mod_delayed_work(wq_sources_wq, &s->work, 0);
+		mod_delayed_work(wq_sources_wq, &s->work, until_turn(s));
 	return 0;
 }
 
@@ -448,6 +464,7 @@ static void source_try(struct wq_source *s)
 		ret = wq_add(s->q, key, len);
 	}
 	if (ret < 0 && ret != -ESHUTDOWN) {
+		WRITE_ONCE(s->turn, jiffies + WQ_SOURCE_MIN_WAIT);
 		queue_delayed_work(wq_sources_wq, &s->work, s->wait);
 		s->wait = min(2 * s->wait, WQ_SOURCE_MAX_WAIT);
 		return;
@@ -676,6 +693,7 @@ static struct wq_source *source_new(const struct wq_source_kind *kind,
 	s->open = true;
 	spin_lock_init(&s->lock);
 	INIT_DELAYED_WORK(&s->work, source_work);
+	s->turn = jiffies;
 	s->wait = WQ_SOURCE_MIN_WAIT;
 	init_waitqueue_func_entry(&s->room, room_wake);
 	return s;

@@ -962,6 +962,59 @@ TEST_F(source, a_path_of_PATH_MAX_bytes_leaves_the_mark_of_all_and_a_shorter_one
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
+#define TRACE_WORK	"/sys/kernel/tracing/events/workqueue/workqueue_execute_start/"
+
+/* How often the work items of sources have run since the trigger was set. */
+static long runs_of_items(void)
+{
+	FILE *f = fopen(TRACE_WORK "hist", "r");
+	char line[256];
+	const char *hits;
+	long n = 0;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		hits = strstr(line, "hitcount:");
+		if (hits && strstr(line, "source_work"))
+			n += atol(hits + 9);
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* A worker of the kernel tries it, whose CPU time is not that of the user who makes the room. */
+TEST_F(source, room_that_comes_often_lets_a_mark_that_failed_be_tried_seldom)
+{
+	int q = q_private(2), rounds = 100;
+	struct item item;
+	__s64 took;
+	long runs;
+
+	/* It cannot be added, even if there is room. */
+	ASSERT_LE(0, q_key_state(q, WQ_DO_DISABLE, "/", 1));
+	ASSERT_EQ(1, attach_fs(q, &self->fs, WQ_SOURCE_SCAN));
+	if (access("/sys/kernel/tracing/events", F_OK))
+		ASSERT_EQ(0, mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL));
+	ASSERT_EQ(0, write_file(TRACE_WORK "trigger", "hist:keys=function.sym"));
+	took = now_ns();
+	for (int i = 0; i < rounds; i++) {
+		q_add(q, "x");
+		ASSERT_EQ(-ENOSPC, q_add(q, "y"));
+		ASSERT_EQ(0, q_get(q, &item, 0));
+		q_done(q, &item);
+		/* The worker may run. */
+		usleep(200);
+	}
+	took = now_ns() - took;
+	runs = runs_of_items();
+	EXPECT_EQ(0, write_file(TRACE_WORK "trigger", "!hist:keys=function.sym"));
+	COMMENT("%d times room, %ld attempts in %lld us\n", rounds, runs, took / 1000);
+	/* Two ticks of 4 ms, and the first one may be nearly at its end. */
+	EXPECT_TRUE(within("attempts", 1, took / (4 * MS) + 4, runs));
+	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
+	close(q);
+}
+
 TEST_F(source, with_a_delay_a_key_becomes_ready_after_a_quiet_time)
 {
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);

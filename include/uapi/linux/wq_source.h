@@ -25,7 +25,8 @@
  * rescan key that stands for both.  So one mark for each source is enough.  The mark is added as
  * soon as the queue accepts it, without a further event:
  *
- *  - If the queue is full (max_keys) or adds are paused, the mark is added when that ends.
+ *  - If the queue is full (max_keys) or adds are paused, the mark is added within 10 ms after that
+ *    ends.
  *  - If there is no memory, or the queue's user has reached user_bytes, or the mark itself is
  *    disabled, the source tries again, after 10 ms at first and after 1 s at most.
  *  - If the key would be longer than WQ_MAX_KEY, the mark is the nearest directory above that fits.

@@ -269,6 +269,8 @@ struct wq_fs_args {
  *
  * Errors, beside those of WQ_IOC_SOURCE:
  *  EINVAL     @tables has an unknown bit, or @flags is not 0
+ *  EBUSY      @tables has WQ_NET_ROUTE, and routes changed during each of the kernel's five
+ *             attempts to read them all.  The caller may try again
  */
 struct wq_net_args {
 	__u32 tables;

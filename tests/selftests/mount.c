@@ -639,8 +639,12 @@ TEST_F(set, quota_of_queues_holds_for_files)
 	pid = user(ALICE, GROUP, 0);
 	if (!pid)
 		_exit(create(SET "/a", 0600) || create(SET "/b", 0600) != -ENOSPC ||
+		      dir_open(SET, (struct wq_attrs){ .name = "b", .flags = CREATE }) != -ENOSPC ||
 		      !access(SET "/b", F_OK) || unlink(SET "/a") || create(SET "/b", 0600));
 	EXPECT_EQ(0, reap(pid));
+	/* CAP_SYS_RESOURCE */
+	EXPECT_EQ(0, create(SET "/c", 0600));
+	EXPECT_EQ(0, create(SET "/d", 0600));
 	ASSERT_EQ(0, write_file("/sys/module/wq/parameters/user_queues", text));
 }
 
@@ -712,6 +716,73 @@ TEST_F(set, user_namespace_mounts_a_set_of_its_own_without_privilege)
 		_exit(fd < 0 ? 1 : !EVENTUALLY(!q_info(fd, &info) && info.charged_queues == 1));
 	}
 	EXPECT_EQ(0, reap(pid));
+}
+
+/* As another user, BOB, of a namespace of ALICE's: root of a namespace that is BOB's. */
+static int create_in_nested_namespace(void)
+{
+	CHECK(!setresuid(1, 1, 1));
+	prctl(PR_SET_DUMPABLE, 1);
+	CHECK(!unshare(CLONE_NEWUSER | CLONE_NEWNS));
+	CHECK(!write_file("/proc/self/setgroups", "deny"));
+	CHECK(!write_file("/proc/self/uid_map", "0 1 1"));
+	CHECK(!write_file("/proc/self/gid_map", "0 0 1"));
+	CHECK(!mount("wqueue", SET, "wqueue", 0, ""));
+	CHECK(!create(SET "/second", 0600));
+	CHECK(create(SET "/third", 0600) == -ENOSPC);
+	CHECK(dir_open(SET, (struct wq_attrs){ .name = "third", .flags = CREATE }) == -ENOSPC);
+	return 0;
+}
+
+/* As ALICE, in a namespace of hers.  @go: is readable when it has its ids */
+static int create_in_namespaces(int go)
+{
+	char byte;
+	pid_t pid;
+
+	CHECK(read(go, &byte, 1) == 1);
+	CHECK(!setresgid(0, 0, 0) && !setresuid(0, 0, 0));
+	CHECK(!mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	CHECK(!mount("wqueue", SET, "wqueue", 0, ""));
+	CHECK(!create(SET "/first", 0600));
+	pid = fork();
+	if (!pid)
+		_exit(create_in_nested_namespace());
+	return reap(pid);
+}
+
+TEST_F(set, quota_of_queues_is_that_of_the_owner_of_the_outermost_user_namespace)
+{
+	long long limit = read_number("/sys/module/wq/parameters/user_queues");
+	char path[64], map[64], text[32];
+	int made[2], go[2];
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(made));
+	ASSERT_EQ(0, pipe(go));
+	pid = user(ALICE, GROUP, 0);
+	if (!pid) {
+		prctl(PR_SET_DUMPABLE, 1);
+		if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+			_exit(errno == EPERM ? 77 : 255);
+		_exit(write(made[1], "", 1) != 1 || create_in_namespaces(go[0]));
+	}
+	close(made[1]);
+	if (read(made[0], text, 1) != 1) {
+		EXPECT_EQ(77, reap(pid));
+		SKIP(return, "user namespaces are not for users here");
+	}
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	snprintf(map, sizeof(map), "0 %u 1\n1 %u 1", ALICE, BOB);
+	ASSERT_EQ(0, write_file(path, map));
+	snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+	snprintf(map, sizeof(map), "0 %u 1", GROUP);
+	ASSERT_EQ(0, write_file(path, map));
+	snprintf(text, sizeof(text), "%lld", limit);
+	ASSERT_EQ(0, write_file("/sys/module/wq/parameters/user_queues", "2"));
+	ASSERT_EQ(1, write(go[1], "", 1));
+	EXPECT_EQ(0, reap(pid));
+	ASSERT_EQ(0, write_file("/sys/module/wq/parameters/user_queues", text));
 }
 
 /* The namespace of the caller may have one namespace in it at a time. */

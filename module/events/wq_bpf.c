@@ -93,13 +93,18 @@ static void add_whole(struct wq_source *s, const struct wq_bpf_event *e, const v
 		wq_source_add(s, key, len, 0);
 }
 
-/* Not inlined, because few keys need the space on the stack. */
-static noinline void add_with_prefix(struct wq_source *s, const struct wq_bpf_event *e,
-				     const void *key, const char *prefix, size_t n)
+/*
+ * The key can be in a map that processes write to meanwhile.  A queue reads a key several times: to
+ * hash it, to compare it and to store it.  So the queue gets a copy, which does not change.  It is
+ * on the stack, because a program can interrupt another one on the same CPU in any context.
+ */
+static noinline void add_copy(struct wq_source *s, const struct wq_bpf_event *e, const void *key,
+			      const char *prefix, size_t n)
 {
-	u8 buf[WQ_BPF_MAX_KEY];
+	u8 buf[WQ_BPF_MAX_KEY] __uninitialized;
 
-	memcpy(buf, prefix, n);
+	if (n)
+		memcpy(buf, prefix, n);
 	memcpy(buf + n, key, e->len);
 	add_whole(s, e, buf, n + e->len);
 }
@@ -113,10 +118,8 @@ static void add(struct wq_source *s, const struct wq_bpf_event *e, const void *k
 	prefix = wq_source_prefix(s, &n);
 	if (e->len > WQ_BPF_MAX_KEY - n)
 		wq_source_rescan(s, NULL, 0);
-	else if (n)
-		add_with_prefix(s, e, key, prefix, n);
 	else
-		add_whole(s, e, key, e->len);
+		add_copy(s, e, key, prefix, n);
 }
 
 /* A free slot of this CPU, or NULL.  Interrupts are disabled, but an NMI can come in between. */

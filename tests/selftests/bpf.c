@@ -11,6 +11,7 @@
 #include "wq_users.h"
 
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -193,15 +194,22 @@ static int trace(const char *to, const char * const keys[], int n)
 	return link;
 }
 
+static void run_on(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
 /* The kernel calls WITHOUT_INTERRUPTS. */
 static void without_interrupts(void)
 {
-	cpu_set_t all, first;
+	cpu_set_t all;
 
 	sched_getaffinity(0, sizeof(all), &all);
-	CPU_ZERO(&first);
-	CPU_SET(0, &first);
-	sched_setaffinity(0, sizeof(first), &first);
+	run_on(0);
 	sched_setaffinity(0, sizeof(all), &all);
 }
 
@@ -318,6 +326,64 @@ TEST_F(bpf, more_keys_than_the_ring_has_leave_a_mark)
 		q_done(self->q, &it);
 	}
 	EXPECT_TRUE(mark);
+}
+
+/* Call wq_bpf_add() with 8 bytes of a map, which processes can write to. */
+static void call_with_map(struct program *p, __u32 channel, int map)
+{
+	insn(p, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_1, 0, 0, channel);
+	insn(p, BPF_LD | BPF_DW | BPF_IMM, BPF_REG_2, BPF_PSEUDO_MAP_VALUE, 0, map);
+	insn(p, 0, 0, 0, 0, 0);
+	insn(p, BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_3, 0, 0, 8);
+	insn(p, BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_KFUNC_CALL, 1,
+	     btf__find_by_name_kind(module_types, "wq_bpf_add", BTF_KIND_FUNC));
+}
+
+static bool all_differ(struct array *a)
+{
+	for (int i = 0; i < a->count; i++)
+		for (int j = 0; j < i; j++)
+			if (!memcmp(rec_at(a, i)->key, rec_at(a, j)->key, 8))
+				return false;
+	return true;
+}
+
+TEST_F(bpf, key_that_a_process_writes_to_meanwhile_is_held_once)
+{
+	struct bpf_map_create_opts opts = { .sz = sizeof(opts), .map_flags = BPF_F_MMAPABLE };
+	int map = bpf_map_create(BPF_MAP_TYPE_ARRAY, "wq_test", 4, 8, 1, &opts), fd;
+	struct array a = array_new(65536);
+	struct program p = { .n = 0 };
+	volatile __u64 *key;
+	bool differ = true;
+	pid_t pid;
+
+	ASSERT_LE(0, map);
+	key = mmap(NULL, getpagesize(), PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+	ASSERT_NE(MAP_FAILED, key);
+	ASSERT_EQ(1, attach_channel(self->q, CHANNEL, ""));
+	for (int i = 0; i < 32; i++)
+		call_with_map(&p, CHANNEL, map);
+	fd = load(&p, BPF_PROG_TYPE_SYSCALL, NULL);
+	ASSERT_LE(0, fd);
+	pid = child();
+	run_on(pid ? 0 : 1);
+	while (!pid) {
+		*key = 1;
+		*key = 2;
+	}
+	for (int i = 0; i < 1000 && differ; i++) {
+		ASSERT_EQ(0, run(fd, BPF_PROG_TYPE_SYSCALL));
+		ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
+		differ = all_differ(&a);
+		ASSERT_EQ(0, q_done_array(self->q, &a));
+	}
+	EXPECT_TRUE(differ);
+	kill(pid, SIGKILL);
+	reap(pid);
+	close(fd);
+	close(map);
+	free(a.recs);
 }
 
 TEST_F(bpf, key_that_is_too_long_leaves_a_mark)

@@ -70,6 +70,8 @@ struct wq_bpf_slot {
  * @tail: number of the next slot to pass on, written by the irq_work alone
  * @lost: channels that get a mark
  * @work: passes the slots on
+ * @passing: the task that @work runs in or has interrupted, while it runs
+ * @level: the interrupt context of @work, while it runs
  * @slots: slot number N is slots[N % WQ_BPF_SLOTS]
  */
 struct wq_bpf_ring {
@@ -77,6 +79,8 @@ struct wq_bpf_ring {
 	unsigned long tail;
 	DECLARE_BITMAP(lost, WQ_BPF_CHANNELS);
 	struct irq_work work;
+	const struct task_struct *passing;
+	unsigned char level;
 	struct wq_bpf_slot slots[WQ_BPF_SLOTS];
 };
 
@@ -156,6 +160,23 @@ static void add_later(const struct wq_bpf_event *e, const void *key)
 	local_irq_restore(flags);
 }
 
+/*
+ * Whether this program runs because the irq_work adds a key: it traces a tracepoint of wq, or a
+ * function that an add calls.  Its own key would let the irq_work run again, which would let the
+ * program run again, and so for ever.  It runs in the task and in the interrupt context of the
+ * irq_work then, where may_add_now() is false.  A program that interrupts the irq_work runs in
+ * another context.
+ */
+static bool is_own_doing(void)
+{
+	/* If the task moves meanwhile, this is the ring of a CPU where another task passes keys on. */
+	const struct wq_bpf_ring *ring = raw_cpu_ptr(wq_rings);
+
+	/* Another CPU may write it meanwhile, but not the address of this task. */
+	return READ_ONCE(ring->passing) == current &&
+	       READ_ONCE(ring->level) == interrupt_context_level();
+}
+
 static void pass_on(struct irq_work *work)
 {
 	struct wq_bpf_ring *ring = container_of(work, struct wq_bpf_ring, work);
@@ -164,6 +185,8 @@ static void pass_on(struct irq_work *work)
 	struct wq_source *s;
 	u32 channel;
 
+	WRITE_ONCE(ring->level, interrupt_context_level());
+	WRITE_ONCE(ring->passing, current);
 	rcu_read_lock();
 	while (ring->tail != end) {
 		const struct wq_bpf_slot *slot = &ring->slots[ring->tail % WQ_BPF_SLOTS];
@@ -181,6 +204,7 @@ static void pass_on(struct irq_work *work)
 			wq_source_rescan(s, NULL, 0);
 	}
 	rcu_read_unlock();
+	WRITE_ONCE(ring->passing, NULL);
 }
 
 static bool may_add_now(void)
@@ -201,6 +225,8 @@ static int event(const struct wq_bpf_event *e, const void *key)
 		ret = -ENOENT;
 	else if (may_add_now())
 		add(s, e, key);
+	else if (is_own_doing())
+		ret = -EDEADLK;
 	else
 		add_later(e, key);
 	rcu_read_unlock();
@@ -216,7 +242,7 @@ static int event(const struct wq_bpf_event *e, const void *key)
  * Context: any, also NMI.
  *
  * Return: 0: the key is added, or the rescan key will be; -ENOENT: no source has this channel;
- * -EINVAL: the key is empty.
+ * -EINVAL: the key is empty; -EDEADLK: the program runs because a key of a program is added.
  */
 __bpf_kfunc int wq_bpf_add(u32 channel, const void *key, u32 key__sz)
 {

@@ -386,6 +386,27 @@ TEST_F(bpf, key_that_a_process_writes_to_meanwhile_is_held_once)
 	free(a.recs);
 }
 
+/*
+ * It is called for each add that fails.  So the key of the program would let it run again, for ever
+ * and with interrupts disabled.
+ */
+TEST_F(bpf, program_that_runs_because_of_its_own_key_adds_no_other)
+{
+	static const char * const keys[] = { "k" };
+	int q = q_private(1), link;
+
+	ASSERT_EQ(1, attach_channel(q, CHANNEL, ""));
+	ASSERT_EQ(1, q_add(q, "full"));
+	link = trace("queue_delayed_work_on", keys, 1);
+	ASSERT_LE(0, link);
+	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "j", 0, 0));
+	sleep_ms(100);
+	/* Others of the machine call it, too. */
+	EXPECT_TRUE(within("failed", 2, 500, first(q).failed));
+	close(link);
+	close(q);
+}
+
 TEST_F(bpf, key_that_is_too_long_leaves_a_mark)
 {
 	static char key[511];

@@ -304,6 +304,10 @@ struct wq_net_args {
  * of all ("/").  A key that is longer than WQ_BPF_MAX_KEY leaves it, too.  They return -ENOENT if no
  * source has the channel, and -EINVAL for an empty key.
  *
+ * A program that traces what an add does, as a tracepoint of wq or an allocation of memory, can run
+ * because its own key is added from the ring.  The functions return -EDEADLK then and add no key,
+ * because the program would run for ever.
+ *
  * The module must have been loaded when a program is loaded, and stays as long as the program.
  *
  * Rights: CAP_BPF, as for the programs.

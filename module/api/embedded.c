@@ -168,12 +168,6 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 	}
 	if (ret)
 		return ret;
-	/* Waits use them, and must not fail. */
-	ret = wq_fences_init(q, gfp);
-	if (ret) {
-		embedded_disown(q);
-		return ret;
-	}
 
 	embedded_debug_begin(x, on_stack);
 	*x = (struct wq_embedded){ .q = wq_pin(q) };
@@ -241,7 +235,7 @@ static void wait_begin(struct wq_cs *cs, struct wq_embedded *x, bool run, struct
 	/* When the wait ends, the entry, and with it its pin, may be gone. */
 	wq_pin(cs->q);
 	wq_fence_init_on_stack(&w->fence, &w->unused);
-	wq_fence_join(cs->q->fences, &x->entry, run, &w->fence);
+	wq_fence_join(&cs->q->fences, &x->entry, run, &w->fence);
 	wq_fence_put(&w->fence);
 }
 

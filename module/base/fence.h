@@ -6,20 +6,21 @@
 #define _WQ_FENCE_H
 
 #include <linux/completion.h>
-#include <linux/list.h>
+#include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/wait.h>
 
 #include "base/entry.h"
 
-#define WQ_FENCE_BUCKETS	64
+/* Waiters that a wake-up calls in one hold of the lock of their wait queue. */
+#define WQ_WAKE_MAX	32
 
 /* wq_fence.result: what it stands for has not ended. */
 #define WQ_NOT_ENDED		-1
 
 /**
  * struct wq_fence - stands for one run of a key or for a drain, and all waits for its end
- * @node: L: in its bucket until the run ends; unused for a drain
+ * @node: L: in wq_fences.tree until the run ends; in no tree for a drain
  * @entry: L: the key, until the run ends; NULL for a drain
  * @after: L: the run follows the run with this token; 0: the run is in progress
  * @waits: L: how many waits there are
@@ -31,7 +32,7 @@
  * @waiters: tasks and pollers that wait for the end of the run
  */
 struct wq_fence {
-	struct hlist_node node;
+	struct rb_node node;
 	struct wq_entry *entry;
 	u64 after;
 	u32 waits;
@@ -46,14 +47,13 @@ struct wq_fence {
 /**
  * struct wq_fences - the fences of a queue whose runs have not ended
  * @waits: how many waits there are
- * @bucket: the fences by the address of their entry
+ * @tree: the fences by the address of their entry
  */
 struct wq_fences {
 	u32 waits;
-	struct hlist_head bucket[WQ_FENCE_BUCKETS];
+	struct rb_root tree;
 };
 
-struct wq_fences *wq_fences_new(const struct wq_mem *m, gfp_t gfp);
 struct wq_fence *wq_fence_new(gfp_t gfp);
 void wq_fence_init_on_stack(struct wq_fence *f, struct completion *unused);
 void wq_fence_put(struct wq_fence *f);
@@ -63,6 +63,7 @@ void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f);
 struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int result, bool all,
 			       struct wq_fence *ended);
 struct wq_fence *wq_fence_end(struct wq_fence *f, int result, struct wq_fence *ended);
+bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool first);
 void wq_fences_wake(struct wq_fence *ended);
 
 /* Store the result of a fence. */

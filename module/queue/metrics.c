@@ -61,8 +61,7 @@ static u64 memory_of(const struct wq *q)
 {
 	return sizeof(*q) + q->mem.bytes - (u64)q->nr_recycled * wq_entry_bytes(q, 1) +
 	       wq_order_bytes(q) +
-	       (q->map ? sizeof(*q->map) + PAGE_SIZE : 0) +
-	       (q->fences ? sizeof(*q->fences) : 0);
+	       (q->map ? sizeof(*q->map) + PAGE_SIZE : 0);
 }
 
 /* How long a pause lasts; -1: until a resume, or there is none. */
@@ -181,7 +180,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_rea
 	st->gets_resume = pause_left(&cs, ilog2(WQ_PAUSE_GETS));
 	st->adds_resume = pause_left(&cs, ilog2(WQ_PAUSE_ADDS));
 	st->disabled = q->nr_disabled;
-	st->flushes = q->fences ? q->fences->waits : 0;
+	st->flushes = q->fences.waits;
 	if (st->delayed)
 		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
 	stat_running(&cs, st);

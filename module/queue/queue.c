@@ -408,7 +408,6 @@ void wq_unpin(struct wq *q)
 	wq_order_free(q);
 	free_percpu(q->coalesced);
 	wq_counters_free(q->map);
-	kfree(q->fences);
 	wq_user_uncharge_memory(q->user, &q->share);
 	wq_mem_exit(&q->mem);
 	kfree(q);

@@ -155,7 +155,7 @@ struct wq {
 	struct wq_fence *drain;		/* L: the fence of a drain that a wait is for; NULL: none */
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
-	struct wq_fences *fences;	/* L: NULL until wq_fences_init(); then constant */
+	struct wq_fences fences;	/* L */
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
 	struct list_head parked;	/* L: parked entries, the one parked longest first */
 	u32 nr_parked;			/* L: entries in parked */

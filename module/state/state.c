@@ -188,7 +188,7 @@ noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bo
 	struct wq_fence *ended = cs->wakes.fences;
 
 	wq_assert_locked(cs);
-	cs->wakes.fences = wq_fences_end(cs->q->fences, e, result, all, ended);
+	cs->wakes.fences = wq_fences_end(&cs->q->fences, e, result, all, ended);
 	if (cs->wakes.fences == ended)
 		return;
 	cs->wakes.others |= WQ_WAKE_FENCES;

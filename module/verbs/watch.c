@@ -16,7 +16,6 @@
 #include <linux/export.h>
 #include <linux/slab.h>
 
-#include "base/quota.h"
 #include "verbs/key.h"
 #include "verbs/steps.h"
 #include "verbs/watch.h"
@@ -48,7 +47,7 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 
 	e = wq_lookup(cs, op->hash, op->key, op->len);
 	if (e && e->state & (w->run ? ENTRY_PROCESSING : ENTRY_PROCESSING | ENTRY_DIRTY))
-		w->fence = wq_fence_join(q->fences, e, w->run, w->fence);
+		w->fence = wq_fence_join(&q->fences, e, w->run, w->fence);
 	else
 		wq_fence_set_result(w->fence, WQ_END_NO_RUN);
 	return 0;
@@ -56,7 +55,7 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 
 /**
  * wq_watch_key() - add or disable a key or do neither, and begin to wait for its runs
- * @q: the queue, which has fences if @w has one
+ * @q: the queue
  * @w: what to do; if it fails or no run is to come, @w->fence is the caller's fence, else another
  *	one with a reference
  * @gfp: how to allocate the key's entry
@@ -75,43 +74,15 @@ int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 }
 WQ_EXPORT_FOR_KUNIT(wq_watch_key);
 
-/* Make the queue's fences, which live as long as its memory. */
-int wq_fences_init(struct wq *q, gfp_t gfp)
-{
-	struct wq_fences *made;
-	struct wq_cs cs;
-
-	/* Pairs with the release below: the fences are initialized. */
-	if (smp_load_acquire(&q->fences))
-		return 0;
-	made = wq_fences_new(&q->mem, gfp);
-	if (!made)
-		return -ENOMEM;
-	wq_lock(&cs, q);
-	if (!q->fences) {
-		/* The call above reads it without the lock. */
-		smp_store_release(&q->fences, made);
-		wq_share_add_fixed(q->user, &q->share,
-				   kmalloc_size_roundup(sizeof(*made)) + q->mem.overhead);
-		made = NULL;
-	}
-	wq_unlock(&cs);
-	kfree(made);
-	return 0;
-}
-
 /*
  * Begin to wait, see wq_watch_key().  If it succeeds, w->fence has a reference of the caller, and
  * counts as a wait until wq_flush_end() or the end of its run.
  */
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
-	struct wq_fence *spare;
-	int ret = wq_fences_init(q, gfp);
+	struct wq_fence *spare = wq_fence_new(gfp);
+	int ret;
 
-	if (ret)
-		return ret;
-	spare = wq_fence_new(gfp);
 	if (!spare)
 		return -ENOMEM;
 	w->fence = spare;
@@ -131,7 +102,7 @@ void wq_flush_end(struct wq *q, struct wq_fence *f)
 	/* A result is stored once, with the lock held, when the fence leaves the queue. */
 	if (wq_fence_result(f) == WQ_NOT_ENDED) {
 		wq_lock(&cs, q);
-		wq_fence_leave(q->fences, f);
+		wq_fence_leave(&q->fences, f);
 		wq_unlock(&cs);
 	}
 	wq_fence_put(f);

@@ -30,7 +30,6 @@ struct wq_watch {
 	struct wq_fence *fence;
 };
 
-int wq_fences_init(struct wq *q, gfp_t gfp);
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp);
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp);
 void wq_flush_end(struct wq *q, struct wq_fence *f);

@@ -48,36 +48,6 @@ static int disabler(struct actor *a)
 	return wq_disable_key(a->q, a->arg, strlen(a->arg), a->timeout);
 }
 
-/* Keys with the same bits of their hashes, as a user can choose them, share no bucket of fences. */
-static void fences_of_chosen_keys_are_in_many_buckets(struct kunit *test)
-{
-	enum { KEYS = 256 };
-	struct wq *q = queue(test);
-	struct wq_fence **fences = kunit_kcalloc(test, KEYS, sizeof(*fences), GFP_KERNEL);
-	unsigned int n = 0, i, longest = 0;
-	u32 key;
-
-	KUNIT_ASSERT_NOT_NULL(test, fences);
-	for (key = 0; n < KEYS; key++) {
-		if (wq_hash(&q->hash, &key, sizeof(key)) % WQ_FENCE_BUCKETS)
-			continue;
-		KUNIT_ASSERT_EQ(test, wq_add(q, &key, sizeof(key)), 1);
-		KUNIT_ASSERT_EQ(test, consumer_watch(&q->kernel, q, &key, sizeof(key), false,
-						     &fences[n++]), 0);
-	}
-	for (i = 0; i < WQ_FENCE_BUCKETS; i++) {
-		struct wq_fence *f;
-		unsigned int length = 0;
-
-		hlist_for_each_entry(f, &q->fences->bucket[i], node)
-			length++;
-		longest = max(longest, length);
-	}
-	KUNIT_EXPECT_LT(test, longest, KEYS / 4U);
-	while (n--)
-		wq_flush_end(q, fences[n]);
-}
-
 static struct actor *start_flush(struct kunit *test, char *key)
 {
 	struct actor *a = start_with(test, flusher, LONG, key);
@@ -164,7 +134,6 @@ static void add_after_the_flush_does_not_prolong_it(struct kunit *test)
 	EXPECT_END(test, later, WQ_END_DONE);
 }
 
-/* There are 64 buckets of fences, so some of these keys share one. */
 static void flushes_of_many_keys_end_with_the_runs_of_their_own_keys(struct kunit *test)
 {
 	struct wq_fence *fences[100];
@@ -186,6 +155,109 @@ static void flushes_of_many_keys_end_with_the_runs_of_their_own_keys(struct kuni
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
 	for (i = 0; i < ARRAY_SIZE(fences); i++)
 		end(test, fences[i]);
+}
+
+/* A search passes at most 2 * ilog2(4,096) nodes of a red-black tree. */
+static void done_passes_24_fences_of_4096_keys(struct kunit *test)
+{
+	enum { KEYS = 4096 };
+	struct wq_fence **fences = kunit_kcalloc(test, KEYS, sizeof(*fences), GFP_KERNEL);
+	unsigned int i, most = 0;
+	char key[8];
+
+	KUNIT_ASSERT_NOT_NULL(test, fences);
+	for (i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		add(test, key);
+		fences[i] = watch(test, key);
+	}
+	for (i = 0; i < KEYS; i++)
+		most = max(most, fence_depth(fences[i]));
+	KUNIT_EXPECT_LE(test, most, 24U);
+	for (i = 0; i < KEYS; i++)
+		end(test, fences[i]);
+}
+
+/* A waiter that counts its wake-ups, and leaves the wait queue at the first one if it is to. */
+struct waiter {
+	wait_queue_entry_t entry;
+	unsigned int *all, woken;
+	bool leaves;
+};
+
+static int waiter_wake(wait_queue_entry_t *entry, unsigned int mode, int sync, void *key)
+{
+	struct waiter *w = container_of(entry, struct waiter, entry);
+
+	w->woken++;
+	++*w->all;
+	if (w->leaves)
+		list_del_init(&entry->entry);
+	return 1;
+}
+
+static struct waiter *waiters_add(struct kunit *test, struct wait_queue_head *head,
+				  unsigned int n, unsigned int *all)
+{
+	struct waiter *w = kunit_kcalloc(test, n, sizeof(*w), GFP_KERNEL);
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	for (i = 0; i < n; i++) {
+		w[i].all = all;
+		w[i].leaves = i % 2;
+		init_waitqueue_func_entry(&w[i].entry, waiter_wake);
+		if (i % 3)
+			add_wait_queue(head, &w[i].entry);
+		else
+			add_wait_queue_exclusive(head, &w[i].entry);
+	}
+	return w;
+}
+
+static void wake_up_calls_32_waiters_in_a_hold(struct kunit *test)
+{
+	enum { WAITERS = 3 * WQ_WAKE_MAX };
+	struct wait_queue_head head;
+	unsigned int all = 0, i;
+	struct waiter *w;
+	LIST_HEAD(list);
+
+	init_waitqueue_head(&head);
+	w = waiters_add(test, &head, WAITERS, &all);
+	KUNIT_ASSERT_TRUE(test, wq_wake_some(&head, &list, true));
+	KUNIT_ASSERT_EQ(test, all, 32U);
+	/* One leaves that is yet to be woken, and one comes. */
+	for (i = 0; w[i].woken; i++)
+		;
+	remove_wait_queue(&head, &w[i].entry);
+	waiters_add(test, &head, 1, &all);
+	KUNIT_EXPECT_TRUE(test, wq_wake_some(&head, &list, false));
+	KUNIT_EXPECT_EQ(test, all, 64U);
+	KUNIT_EXPECT_FALSE(test, wq_wake_some(&head, &list, false));
+	KUNIT_EXPECT_EQ(test, all, WAITERS - 1U);
+	KUNIT_EXPECT_EQ(test, w[i].woken, 0U);
+}
+
+static void end_of_a_run_wakes_each_of_many_waiters_once(struct kunit *test)
+{
+	enum { WAITERS = 1024 };
+	struct wait_queue_entry *entry;
+	unsigned int all = 0, left = 0, i;
+	struct wq_fence *f;
+	struct waiter *w;
+
+	add(test, "a");
+	f = watch(test, "a");
+	w = waiters_add(test, &f->waiters, WAITERS, &all);
+	run(test, "a");
+	KUNIT_EXPECT_EQ(test, all, 1024U);
+	for (i = 0; i < WAITERS; i++)
+		KUNIT_ASSERT_EQ(test, w[i].woken, 1U);
+	list_for_each_entry(entry, &f->waiters.head, entry)
+		left++;
+	KUNIT_EXPECT_EQ(test, left, WAITERS / 2U);
+	end(test, f);
 }
 
 static void flushes_of_one_run_share_its_end(struct kunit *test)
@@ -546,10 +618,6 @@ static void flush_without_memory_fails_with_ENOMEM(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, ret, -ETIMEDOUT);
 	KUNIT_EXPECT_GE(test, nomem, 1U);
-	/* The queue's memory is there now, so this is the fence. */
-	fail_nth(1);
-	KUNIT_EXPECT_EQ(test, flush(test, "a", 1), -ENOMEM);
-	KUNIT_EXPECT_TRUE(test, has_failed());
 }
 
 /* --- controllers --- */
@@ -1121,10 +1189,12 @@ const struct row wq_flush_rows[] = {
 };
 
 static struct kunit_case flush_cases[] = {
-	KUNIT_CASE(fences_of_chosen_keys_are_in_many_buckets),
 	KUNIT_CASE(flush_of_a_bad_key_fails),
 	KUNIT_CASE(add_after_the_flush_does_not_prolong_it),
 	KUNIT_CASE(flushes_of_many_keys_end_with_the_runs_of_their_own_keys),
+	KUNIT_CASE(done_passes_24_fences_of_4096_keys),
+	KUNIT_CASE(wake_up_calls_32_waiters_in_a_hold),
+	KUNIT_CASE(end_of_a_run_wakes_each_of_many_waiters_once),
 	KUNIT_CASE(flushes_of_one_run_share_its_end),
 	KUNIT_CASE(waits_of_the_kernel_api_do_not_freeze),
 	KUNIT_CASE(flush_reports_the_outcome_of_its_run),

@@ -253,20 +253,31 @@ static inline void fence_end(struct wq *q, struct wq_fence *f)
 static inline unsigned int embedded_hold_waits(struct wq_embedded *x, struct wq_fence **held,
 					       unsigned int most)
 {
-	unsigned int n = 0, i;
+	unsigned int n = 0;
+	struct rb_node *node;
 	struct wq_fence *f;
 	struct wq_cs cs;
 
 	wq_lock(&cs, x->q);
-	for (i = 0; i < WQ_FENCE_BUCKETS; i++) {
-		hlist_for_each_entry(f, &x->q->fences->bucket[i], node) {
-			if (f->entry != &x->entry || n == most)
-				continue;
-			refcount_inc(&f->ref);
-			held[n++] = f;
-		}
+	for (node = rb_first(&x->q->fences.tree); node && n < most; node = rb_next(node)) {
+		f = rb_entry(node, struct wq_fence, node);
+		if (f->entry != &x->entry)
+			continue;
+		refcount_inc(&f->ref);
+		held[n++] = f;
 	}
 	wq_unlock(&cs);
+	return n;
+}
+
+/* How many fences a search passes until it finds this one, which has not ended. */
+static inline unsigned int fence_depth(const struct wq_fence *f)
+{
+	const struct rb_node *node;
+	unsigned int n = 0;
+
+	for (node = &f->node; node; node = rb_parent(node))
+		n++;
 	return n;
 }
 

@@ -53,6 +53,7 @@ static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
 	struct wq_cs cs __uninitialized;
 	int ret;
 
+	wq_op_set_group(q, op);
 	__wq_lock(&cs, q);
 	ret = __wq_add_op(&cs, op, peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
@@ -85,6 +86,7 @@ int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp)
 
 	if (wq_add_coalesced(q, op->hash, op->key, op->len, wq_is_plain(op), &peek))
 		return 0;
+	wq_op_set_group(q, op);
 	__wq_lock(&cs, q);
 	ret = wq_add_op(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);

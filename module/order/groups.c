@@ -297,7 +297,7 @@ void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc
 }
 
 /* Make a group, whose name is not in the table.  Returns NULL if there is no memory. */
-static struct wq_group *group_new(struct wq_groups *gs, u32 hash, const u8 *name, u32 len,
+static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name name, const u8 *key,
 				  struct wq_group_prealloc *pre, gfp_t gfp)
 {
 	struct wq_mem *m = gs->table.vec.mem;
@@ -308,20 +308,28 @@ static struct wq_group *group_new(struct wq_groups *gs, u32 hash, const u8 *name
 		k = pre->key;
 		pre->key = NULL;
 	} else {
-		k = wq_key_alloc(m, sizeof(struct wq_group), len, gfp);
+		k = wq_key_alloc(m, sizeof(struct wq_group), name.len, gfp);
 	}
 	if (!k)
 		return NULL;
 	/* A group has no lease. */
-	wq_key_init(k, 0, hash, name, len);
+	wq_key_init(k, 0, name.hash, key, name.len);
 	if (wq_table_insert(&gs->table, &k->entry, pre ? &pre->bucket : NULL, gfp)) {
 		wq_key_free(k, sizeof(*g));
 		return NULL;
 	}
 	g = group_of_name(&k->entry);
 	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready) };
-	m->bytes += wq_key_bytes(sizeof(*g), len) + m->overhead;
+	m->bytes += wq_key_bytes(sizeof(*g), name.len) + m->overhead;
 	return g;
+}
+
+/* Find the name of a key's group.  Needs no lock. */
+struct wq_group_name wq_group_name(const struct wq_groups *gs, const struct wq_hash *hash,
+				   const void *key, u32 len)
+{
+	len = name_len(gs, key, len);
+	return (struct wq_group_name){ .hash = wq_hash(hash, key, len), .len = len };
 }
 
 /**
@@ -329,21 +337,23 @@ static struct wq_group *group_new(struct wq_groups *gs, u32 hash, const u8 *name
  * @gs: the groups
  * @hash: how to hash the group's name
  * @e: the entry, which is about to enter the queue's table
+ * @name: the group's name, if the caller has found it before it took the lock
  * @pre: NULL, or memory that is used before any is allocated
  * @gfp: how to allocate
  *
  * Return: 0; -ENOMEM.
  */
 int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_entry *e,
-		    struct wq_group_prealloc *pre, gfp_t gfp)
+		    struct wq_group_name name, struct wq_group_prealloc *pre, gfp_t gfp)
 {
-	const u8 *name = wq_key_of(e)->key;
-	u32 len = name_len(gs, name, e->len);
-	u32 h = wq_hash(hash, name, len);
-	struct wq_entry *found = wq_table_find(&gs->table, h, name, len);
+	const u8 *key = wq_key_of(e)->key;
+	struct wq_entry *found;
 	struct wq_group *g;
 
-	g = found ? group_of_name(found) : group_new(gs, h, name, len, pre, gfp);
+	if (!name.len)
+		name = wq_group_name(gs, hash, key, e->len);
+	found = wq_table_find(&gs->table, name.hash, key, name.len);
+	g = found ? group_of_name(found) : group_new(gs, name, key, pre, gfp);
 	if (!g)
 		return -ENOMEM;
 	g->refs++;

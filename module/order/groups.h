@@ -14,6 +14,12 @@
 
 struct wq_groups;
 
+/* The name of a key's group: the first @len bytes of the key; 0: not known yet. */
+struct wq_group_name {
+	u32 hash;
+	u16 len;
+};
+
 /* Memory for a group that a new key may be the first of. */
 struct wq_group_prealloc {
 	struct wq_key *key;
@@ -30,8 +36,10 @@ bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre
 		       u32 len, gfp_t gfp);
 void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc *pre,
 			    const void *key, u32 len);
+struct wq_group_name wq_group_name(const struct wq_groups *gs, const struct wq_hash *hash,
+				   const void *key, u32 len);
 int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_entry *e,
-		    struct wq_group_prealloc *pre, gfp_t gfp);
+		    struct wq_group_name name, struct wq_group_prealloc *pre, gfp_t gfp);
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e);
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e);
 

@@ -15,7 +15,8 @@
  * @flags: WQ_ADD_* and enum wq_op_flags
  * @result: below 0 before the verb: the verb skips this key; after it: the result
  * @priority: add: its level, if the queue is prioritized
- * @token: done, touch, give back: token of the get; 0: any
+ * @token: done, touch, give back: token of the get; 0: any.  Add: 0
+ * @group: add: the name of its group, once wq_op_set_group() has found it
  * @delay: add: ns; 0 or less: none
  */
 struct wq_op {
@@ -25,7 +26,10 @@ struct wq_op {
 	u16 flags;
 	int result;
 	s8 priority;
-	u64 token;
+	union {
+		u64 token;
+		struct wq_group_name group;
+	};
 	s64 delay;
 };
 
@@ -76,6 +80,18 @@ static inline int __wq_op_init(const struct wq *q, struct wq_op *op, const void 
 	if (!op->result)
 		op->hash = wq_hash(&q->hash, key, len);
 	return op->result;
+}
+
+/*
+ * Find the name of the group that an add may be the first key of, before the lock is taken: for a
+ * long key that takes thousands of instructions.  A key that can have an idle entry is short, and
+ * mostly has its group already.
+ */
+static inline void wq_op_set_group(const struct wq *q, struct wq_op *op)
+{
+	if (unlikely(q->grouped) && op->len > WQ_MAX_IDLE_KEY && op->result >= 0 &&
+	    !op->group.len)
+		op->group = wq_group_name(q->order_data, &q->hash, op->key, op->len);
 }
 
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);

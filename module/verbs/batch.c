@@ -108,6 +108,8 @@ unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
 
 	if (b->n > 1 && !verb->inserts)
 		wq_prefetch_keys(b->q, b->ops, b->n);
+	for (i = 0; verb->inserts && i < b->n; i++)
+		wq_op_set_group(b->q, &b->ops[i]);
 	__wq_lock(&cs, b->q);
 	/* Once, so that a hold handles no more than WQ_BATCH times beside its ops. */
 	if (b->q->leased && !verb->inserts)

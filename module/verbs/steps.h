@@ -124,8 +124,8 @@ static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
 	if (!k)
 		return -ENOMEM;
 	if (unlikely(q->grouped)) {
-		ret = wq_groups_enter(q->order_data, &q->hash, &k->entry, pre ? &pre->group : NULL,
-				      gfp);
+		ret = wq_groups_enter(q->order_data, &q->hash, &k->entry, op->group,
+				      pre ? &pre->group : NULL, gfp);
 		if (ret)
 			goto err_dispose;
 	}

@@ -663,7 +663,27 @@ const struct row wq_groups_rows[] = {
 	{}
 };
 
+/* The holder of the lock has interrupts off, and the key of a process can have 1,024 bytes. */
+static void name_of_a_long_keys_group_is_found_before_the_lock(struct kunit *test)
+{
+	static const u8 key[WQ_MAX_KEY + 1] = "abc/d";
+	struct wq *q = queue(test);
+	struct wq_op ops[3];
+
+	KUNIT_EXPECT_EQ(test, wq_op_init(q, &ops[0], key, WQ_MAX_IDLE_KEY), 0);
+	KUNIT_EXPECT_EQ(test, wq_op_init(q, &ops[1], key, WQ_MAX_IDLE_KEY + 1), 0);
+	KUNIT_EXPECT_EQ(test, wq_op_init(q, &ops[2], key, sizeof(key)), -E2BIG);
+	KUNIT_EXPECT_EQ(test, wq_add_ops(q, ops, 3, false, GFP_KERNEL), 3U);
+	KUNIT_EXPECT_EQ(test, ops[0].group.len, 0U);
+	KUNIT_EXPECT_EQ(test, ops[1].group.len, 4U);
+	KUNIT_EXPECT_EQ(test, ops[1].group.hash, wq_hash(&q->hash, key, 4));
+	KUNIT_EXPECT_EQ(test, ops[2].group.len, 0U);
+	/* Both are in one group. */
+	KUNIT_EXPECT_EQ(test, stats(test)->ready_groups, 1U);
+}
+
 static struct kunit_case groups_cases[] = {
+	KUNIT_CASE(name_of_a_long_keys_group_is_found_before_the_lock),
 	KUNIT_CASE(delimiter_may_be_any_byte),
 	KUNIT_CASE(prefix_may_be_as_long_as_the_longest_key),
 	KUNIT_CASE(repeat_add_keeps_the_place_and_takes_no_lock),

@@ -46,6 +46,12 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
 	return op->result;
 }
 
+/* Whether an add has failed because of memory or bytes, and @gfp lets it sleep. */
+static __always_inline bool wq_add_may_help(int ret, gfp_t gfp)
+{
+	return gfpflags_allow_blocking(gfp) && (ret == -ENOMEM || ret == -ENOSPC);
+}
+
 /* wq_add_op() with the lock taken.  Tries again if there is no memory and @gfp lets it sleep. */
 static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
 					 const struct wq_peek *peek, gfp_t gfp)
@@ -57,7 +63,7 @@ static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
 	__wq_lock(&cs, q);
 	ret = __wq_add_op(&cs, op, peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	if (likely(ret != -ENOMEM) || !gfpflags_allow_blocking(gfp))
+	if (likely(ret >= 0) || !wq_add_may_help(ret, gfp))
 		return ret;
 	return wq_add_again(q, op, gfp);
 }
@@ -90,7 +96,7 @@ int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp)
 	__wq_lock(&cs, q);
 	ret = wq_add_op(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	if (likely(ret != -ENOMEM) || !gfpflags_allow_blocking(gfp))
+	if (likely(ret >= 0) || !wq_add_may_help(ret, gfp))
 		return ret;
 	return wq_add_again(q, op, gfp);
 }

@@ -351,13 +351,9 @@ static void wake_lacking(struct wq_user *user)
 		__wake_up(&user->lacking, TASK_NORMAL, WQ_USER_WAKES, NULL);
 }
 
-/*
- * Give back what a queue, whose lock is held, does not need for @used bytes.  Returns whether other
- * queues wait for it: then the caller takes a reference, and calls wq_user_wake() without the lock.
- */
-bool wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used)
+/* Returns whether other queues wait for the bytes. */
+static bool share_give_back(struct wq_user *user, struct wq_share *s, u64 less)
 {
-	u64 less = round_down(s->least - used + WQ_SHARE, WQ_SHARE);
 	unsigned long flags;
 	bool awaited;
 
@@ -367,6 +363,22 @@ bool wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used)
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 	share_set(s, s->most - less);
 	return awaited;
+}
+
+/*
+ * A queue, whose lock is held, needs far less than it charges, @used bytes: give back the rest.
+ * Returns whether other queues wait for it: then the caller takes a reference, and calls
+ * wq_user_wake() without the lock.
+ */
+bool wq_share_shrink(struct wq_user *user, struct wq_share *s, u64 used)
+{
+	return share_give_back(user, s, round_down(s->least - used + WQ_SHARE, WQ_SHARE));
+}
+
+/* Give back all that a queue does not need for @used bytes, as wq_share_shrink(). */
+bool wq_share_trim(struct wq_user *user, struct wq_share *s, u64 used)
+{
+	return s->most != U64_MAX && s->most > used && share_give_back(user, s, s->most - used);
 }
 
 /* A queue, whose lock is held, found no bytes.  @entry wakes its pollers, and removes itself. */
@@ -410,6 +422,23 @@ void wq_user_wake(struct wq_user *user)
 	raw_spin_lock_irqsave(&wq_users_lock, flags);
 	user->refs--;
 	user_unlock(user, flags);
+}
+
+static void (*reclaim)(const struct wq_user *user);
+
+/* Set the function for wq_user_reclaim(), before there are users. */
+void __init wq_user_set_reclaim(void (*fn)(const struct wq_user *user))
+{
+	reclaim = fn;
+}
+
+/*
+ * The bytes of a user are used up: take back what its queues can do without.  @user is compared
+ * alone, so it may be gone.  May sleep.
+ */
+void wq_user_reclaim(const struct wq_user *user)
+{
+	reclaim(user);
 }
 
 /* A queue has ended: it has no keys any more, and @left bytes.  It still counts. */

@@ -148,11 +148,50 @@ static unsigned long evict_idle(struct shrinker *s, struct shrink_control *sc)
 	return freed ?: SHRINK_STOP;
 }
 
+/* The next queue of a user, pinned, or NULL.  @left: how many queues are yet to be looked at */
+static struct wq *queues_turn_of(const struct wq_user *user, unsigned long *left)
+{
+	struct wq *q, *found = NULL;
+	unsigned long look;
+
+	raw_spin_lock(&wq_queues_lock);
+	*left = min(*left, wq_nr_queues);
+	for (look = min(*left, WQ_QUEUES_LOOK); look && !found; look--, --*left) {
+		q = list_first_entry(&wq_queues, struct wq, all);
+		list_move_tail(&q->all, &wq_queues);
+		/* If the owner changes at this moment, the idle entries go or stay without need. */
+		if (data_race(q->user) == user && refcount_inc_not_zero(&q->pins))
+			found = q;
+	}
+	raw_spin_unlock(&wq_queues_lock);
+	return found;
+}
+
+/*
+ * Take back the idle entries of a user's queues, and what these queues do not need.  It takes the
+ * time of the caller, whose add would fail else.
+ */
+static void reclaim_user(const struct wq_user *user)
+{
+	unsigned long left = ULONG_MAX;
+	struct wq *q;
+
+	while (left) {
+		q = queues_turn_of(user, &left);
+		while (q && wq_try_evict_idle(q, WQ_BATCH))
+			cond_resched();
+		if (q)
+			wq_unpin(q);
+		cond_resched();
+	}
+}
+
 struct shrinker *wq_idle_shrinker;
 WQ_EXPORT_FOR_KUNIT(wq_idle_shrinker);
 
 int __init wq_shrink_init(void)
 {
+	wq_user_set_reclaim(reclaim_user);
 	wq_idle_shrinker = wq_shrinker_new(count_idle, evict_idle, "wq");
 	return wq_idle_shrinker ? 0 : -ENOMEM;
 }

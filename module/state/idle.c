@@ -43,8 +43,8 @@ unsigned int wq_evict_idle(struct wq_cs *cs, unsigned int n)
 }
 
 /*
- * wq_evict_idle() for the shrinker, which also frees the entries that are kept for new keys.  Does
- * nothing if the lock is taken.
+ * wq_evict_idle() for the shrinker, which also frees the entries that are kept for new keys, and
+ * then gives back the bytes that the queue does not need.  Does nothing if the lock is taken.
  */
 unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 {
@@ -57,6 +57,9 @@ unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 	/* Each chain of freed entries has a callback of its own. */
 	if (!cs.freed)
 		wq_free_recycled(&cs);
+	/* The end of a queue uncharges its bytes without the lock. */
+	if (!evicted && !q->ended)
+		wq_share_trim(q->user, &q->share, q->mem.bytes);
 	wq_unlock(&cs);
 	return evicted;
 }

@@ -113,6 +113,13 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 bool wq_grow_share(struct wq_cs *cs);
 void wq_shrink_share(struct wq_cs *cs);
 
+/* Whether an add of a new key fails because the bytes of the queue's user are used up. */
+static inline bool wq_lacks_bytes(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->mem.bytes + WQ_MAX_ADD_BYTES > q->share.most;
+}
+
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */
 static inline void wq_cover_bytes(struct wq_cs *cs)
 {

@@ -4,7 +4,8 @@
  *
  * The lock is left only to allocate memory.  A first attempt takes memory from the allocator with
  * the lock held.  If that fails and the caller may sleep, the lock is left, all that the key can
- * need is allocated, and the verb is tried once more.
+ * need is allocated, and the verb is tried once more.  If the bytes of the queue's user are used up,
+ * the idle entries of that user's queues are freed first.
  */
 #include <linux/prefetch.h>
 #include <linux/rcupdate.h>
@@ -73,15 +74,21 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
 	wq_vec_prealloc_free(&pre->heap);
 }
 
-/* Another attempt of an op that had no memory, which is allocated without the lock. */
+/*
+ * Another attempt of an op that had no memory, which is allocated without the lock, or whose queue
+ * lacks bytes, for which idle entries of its user's queues go.
+ */
 static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 				 const struct wq_batch_verb *verb, struct wq_op *op)
 {
 	struct wq_prealloc pre = {};
 	struct wq *q = b->q;
+	const struct wq_user *user = q->user;
 	int ret;
 
 	wq_unlock(cs);
+	if (op->result == -ENOSPC)
+		wq_user_reclaim(user);
 	ret = wq_prealloc(q, op, verb->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
 	wq_lock(cs, q);
 	/*
@@ -92,6 +99,13 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 		ret = verb->run(cs, b, op, &pre, wq_locked_gfp(b->gfp) | __GFP_HIGH);
 	wq_prealloc_free(q, op, &pre);
 	return ret;
+}
+
+/* Whether the op has failed because of what wq_run_again() can get. */
+static noinline bool wq_may_help(const struct wq_batch *b, const struct wq_op *op)
+{
+	return gfpflags_allow_blocking(b->gfp) &&
+	       (op->result == -ENOMEM || (op->result == -ENOSPC && wq_lacks_bytes(b->q)));
 }
 
 /**
@@ -127,7 +141,7 @@ unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
 			op->result = verb->run(&cs, b, op, NULL, wq_locked_gfp(b->gfp));
 		b->peek = WQ_SEEN_NOTHING;
 		/* A caller in atomic context, as wq_add(), has no second attempt. */
-		if (unlikely(op->result == -ENOMEM) && gfpflags_allow_blocking(b->gfp))
+		if (unlikely(op->result < 0) && wq_may_help(b, op))
 			op->result = wq_run_again(&cs, b, verb, op);
 		if (op->result < 0 && b->stop)
 			break;

@@ -595,6 +595,62 @@ static int restore_ready(int q, int i)
 	return verb(q, WQ_IOC_KEY, &op);
 }
 
+/* Adds keys of 1,000 bytes until the user has no bytes left.  Returns their number, or -1. */
+static int fill(int q)
+{
+	char key[1001];
+	int n = 0;
+
+	for (errno = 0; !errno; n++) {
+		snprintf(key, sizeof(key), "%01000d", n);
+		if (write(q, key, 1000) != 1000 && errno != ENOSPC)
+			return -1;
+	}
+	return n - 1;
+}
+
+/* The queue has had keys, and keeps their entries for later adds. */
+static int have_had_keys(int q, int n)
+{
+	char key[65];
+
+	for (int i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "%064d", i);
+		CHECK(write(q, key, 64) == 64);
+	}
+	for (int i = 0; i < n; i++)
+		CHECK(read(q, key, 64) == 64);
+	CHECK(!read(q, key, 0));
+	return 0;
+}
+
+static int fill_beside_idle_entries(void)
+{
+	int q = q_private(10000), alone = fill(q), idle[3];
+
+	CHECK(alone > 0);
+	close(q);
+	for (int i = 0; i < 3; i++) {
+		idle[i] = q_private(10000);
+		CHECK(!have_had_keys(idle[i], 1024));
+	}
+	q = q_private(10000);
+	/* The queues themselves take 20 KiB each. */
+	CHECK(fill(q) > alone - 100);
+	return 0;
+}
+
+TEST_F(limits, idle_entries_of_other_queues_go_before_an_add_fails)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, write_file(USER_BYTES, "1548288"));
+	pid = user(BOB, OTHERS, 0);
+	if (!pid)
+		_exit(fill_beside_idle_entries());
+	ASSERT_EQ(0, reap(pid));
+}
+
 /* As wqctl restore does: root makes the queue, gives it to its owner and adds the keys. */
 TEST_F(limits, queue_that_root_made_counts_in_the_bytes_of_its_owner_after_chown)
 {

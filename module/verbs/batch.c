@@ -4,8 +4,8 @@
  *
  * The lock is left only to allocate memory.  A first attempt takes memory from the allocator with
  * the lock held.  If that fails and the caller may sleep, the lock is left, all that the key can
- * need is allocated, and the verb is tried once more.  If the bytes of the queue's user are used up,
- * the idle entries of that user's queues are freed first.
+ * need is allocated, and the verb is tried once more.  If the bytes of the queue's user are used
+ * up, the idle entries of that user's queues are freed first.
  */
 #include <linux/prefetch.h>
 #include <linux/rcupdate.h>
@@ -84,6 +84,7 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 	struct wq_prealloc pre = {};
 	struct wq *q = b->q;
 	const struct wq_user *user = q->user;
+	gfp_t gfp = wq_locked_gfp(b->gfp);
 	int ret;
 
 	wq_unlock(cs);
@@ -92,11 +93,13 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 	ret = wq_prealloc(q, op, verb->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
 	wq_lock(cs, q);
 	/*
-	 * With __GFP_HIGH, allocations that @pre does not cover may use the reserves, in the queue
-	 * of a kernel module.
+	 * Allocations that @pre does not cover may use the reserves, but not on behalf of a
+	 * process: with __GFP_HIGH its memory cgroup is charged beyond the limit.
 	 */
+	if (!(gfp & __GFP_ACCOUNT))
+		gfp |= __GFP_HIGH;
 	if (!ret)
-		ret = verb->run(cs, b, op, &pre, wq_locked_gfp(b->gfp) | __GFP_HIGH);
+		ret = verb->run(cs, b, op, &pre, gfp);
 	wq_prealloc_free(q, op, &pre);
 	return ret;
 }
@@ -149,3 +152,4 @@ unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
 	__wq_unlock(&cs);
 	return i;
 }
+WQ_EXPORT_FOR_KUNIT(wq_run_batch);

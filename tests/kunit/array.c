@@ -58,6 +58,40 @@ static u32 random(struct rig *rig, u32 below)
 	return prandom_u32_state(&rig->rnd) % below;
 }
 
+/* A verb that lacks memory once, and keeps the flags of its attempts. */
+static gfp_t gfp_of_attempt[2];
+
+static int lack_memory_once(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+			    struct wq_prealloc *pre, gfp_t gfp)
+{
+	gfp_of_attempt[!!pre] = gfp;
+	return pre ? 0 : -ENOMEM;
+}
+
+static void lack_memory(struct kunit *test, gfp_t gfp)
+{
+	static const struct wq_batch_verb verb = { .run = lack_memory_once, .inserts = true };
+	struct rig *rig = test->priv;
+	struct wq_batch b = { .ops = rig->ops, .n = 1, .gfp = gfp };
+
+	queue_on_clock(test, (struct wq_params){});
+	b.q = queue(test);
+	KUNIT_ASSERT_EQ(test, wq_op_init(b.q, rig->ops, rig->names, 1), 0);
+	KUNIT_EXPECT_EQ(test, wq_run_batch(&b, &verb), 1U);
+	KUNIT_EXPECT_EQ(test, rig->ops[0].result, 0);
+}
+
+/* The cgroup of a process is charged beyond its limit for an allocation with __GFP_HIGH. */
+static void second_attempt_takes_no_reserves_for_a_process(struct kunit *test)
+{
+	lack_memory(test, GFP_KERNEL);
+	KUNIT_EXPECT_FALSE(test, !!(gfp_of_attempt[0] & __GFP_HIGH));
+	KUNIT_EXPECT_TRUE(test, !!(gfp_of_attempt[1] & __GFP_HIGH));
+	lack_memory(test, GFP_KERNEL_ACCOUNT);
+	KUNIT_EXPECT_FALSE(test, !!(gfp_of_attempt[0] & __GFP_HIGH));
+	KUNIT_EXPECT_FALSE(test, !!(gfp_of_attempt[1] & __GFP_HIGH));
+}
+
 static void add_step(struct kunit *test, struct rig *rig, unsigned int step)
 {
 	u32 n = 1 + random(rig, MOST), first = random(rig, KEYS), i;
@@ -375,6 +409,7 @@ static void the_shrinker_frees_the_buffers_that_no_call_uses(struct kunit *test)
 }
 
 static struct kunit_case array_cases[] = {
+	KUNIT_CASE(second_attempt_takes_no_reserves_for_a_process),
 	KUNIT_CASE(a_record_has_room_for_whole_words_of_a_key),
 	KUNIT_CASE(an_array_of_adds_ends_at_its_last_key),
 	KUNIT_CASE(an_array_of_dones_ends_at_its_last_key),

@@ -13,6 +13,8 @@
  *   cold   misses of an L1 instruction cache that is empty at each mark that begins a tag.  They
  *          are the cache lines of code that the operation runs through, unless it runs through
  *          more than the cache has room for.
+ *   hold   the longest time, in instructions, for which a lock that a module took kept interrupts
+ *          off.  Its address is 0.
  *
  * The instruction caches have 32 KiB, 8 ways and lines of 64 bytes.  They replace the least
  * recently used line of a set, and fetch no line ahead, so a real CPU misses less.  The set is a
@@ -21,9 +23,9 @@
  * At its end QEMU writes the file "out" with lines "KIND TAG ADDRESS COUNT".  The kind "times"
  * counts the marks that begin a tag; its address is 0.
  *
- * Arguments: out=FILE, lines=on for the cache lines, which take more time, and icache=on for the
- * instruction caches.  All CPUs have to run in one thread of QEMU, as tools/vm/vm run --plugin
- * does it.
+ * Arguments: out=FILE, lines=on for the cache lines, which take more time, icache=on for the
+ * instruction caches, and holds=on for the holds of locks.  All CPUs have to run in one thread of
+ * QEMU, as tools/vm/vm run --plugin does it.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -63,9 +65,11 @@ struct code {
 	uint64_t insns;
 };
 
-/* A mark in the code. */
+/* A mark in the code, or with holds=on an instruction that changes whether interrupts are off. */
+enum kind { BEGIN, END, OFF, ON, IRET, SYSRET, KINDS };
+
 struct mark {
-	bool begin;
+	enum kind kind;
 	int tag;		/* its place in tags */
 };
 
@@ -92,11 +96,19 @@ struct icaches {
 static struct place places[1 << PLACE_BITS];
 static struct line *lines;	/* NULL: not counted */
 static struct icaches *icaches;	/* NULL: not counted */
-static struct mark marks[2][TAGS];
+static struct mark marks[KINDS][TAGS];
 static uint32_t tags[TAGS];
 static uint64_t times[TAGS];
 static int counting[CPUS];	/* the tag between whose marks the CPU is, plus 1; 0: none */
+static bool holds;
+static uint64_t off[CPUS];	/* instructions since a module took a lock, plus 1; 0: none */
+static uint64_t near[CPUS];	/* of the next ones, a cli is that of a lock that a module takes */
+static uint64_t longest[TAGS];
 static const char *out = "plugin.out";
+
+/* Where Linux for x86-64 has modules, and the most instructions from a call there to the cli. */
+#define MODULES		0xffffffffc0000000ULL
+#define LOCK_INSNS	16
 
 static void die(const char *why)
 {
@@ -144,18 +156,29 @@ static struct mark *mark_of(const struct qemu_plugin_insn *insn)
 	static const struct {
 		const char *bytes;
 		size_t size;
-		bool begin;
-	} kinds[] = {
-		{ BENCH_BEGIN, sizeof(BENCH_BEGIN) - 1, true },
-		{ BENCH_END, sizeof(BENCH_END) - 1, false },
+		bool whole;	/* the instruction has no tag */
+	} kinds[KINDS] = {
+		[BEGIN] = { BENCH_BEGIN, sizeof(BENCH_BEGIN) - 1, false },
+		[END] = { BENCH_END, sizeof(BENCH_END) - 1, false },
+		[OFF] = { "\xfa", 1, true },			/* cli */
+		[ON] = { "\xfb", 1, true },			/* sti */
+		[IRET] = { "\x48\xcf", 2, true },
+		[SYSRET] = { "\x48\x0f\x07", 3, true },
 	};
 	const char *data = qemu_plugin_insn_data(insn);
 	uint32_t tag;
 	int i;
 
-	for (size_t kind = 0; kind < 2; kind++) {
+	for (size_t kind = 0; kind < KINDS; kind++) {
 		size_t size = kinds[kind].size;
 
+		if (kinds[kind].whole) {
+			if (!holds || qemu_plugin_insn_size(insn) != size ||
+			    memcmp(data, kinds[kind].bytes, size))
+				continue;
+			marks[kind][0].kind = kind;
+			return &marks[kind][0];
+		}
 		if (qemu_plugin_insn_size(insn) != size + sizeof(tag) ||
 		    memcmp(data, kinds[kind].bytes, size))
 			continue;
@@ -163,7 +186,7 @@ static struct mark *mark_of(const struct qemu_plugin_insn *insn)
 		if (!tag)
 			continue;
 		i = tag_of(tag);
-		marks[kind][i] = (struct mark){ .begin = kinds[kind].begin, .tag = i };
+		marks[kind][i] = (struct mark){ .kind = kind, .tag = i };
 		return &marks[kind][i];
 	}
 	return NULL;
@@ -187,15 +210,44 @@ static bool is_atomic(const struct qemu_plugin_insn *insn)
 
 /* --- What the guest does ------------------------------------------------------------- */
 
+/* The end of an interrupt, and the way back to a process, turn interrupts on without a sti. */
+static void interrupts(unsigned int cpu, enum kind kind)
+{
+	uint64_t *most = counting[cpu] ? &longest[counting[cpu] - 1] : NULL;
+
+	if (kind == OFF) {
+		if (!off[cpu] && near[cpu])
+			off[cpu] = 1;
+		return;
+	}
+	if (kind == ON && most && off[cpu] > *most)
+		*most = off[cpu];
+	off[cpu] = 0;
+}
+
+static void hold_code(unsigned int cpu, const struct code *code)
+{
+	if (off[cpu])
+		off[cpu] += code->insns;
+	if (code->addr >= MODULES)
+		near[cpu] = LOCK_INSNS;
+	else
+		near[cpu] -= near[cpu] < code->insns ? near[cpu] : code->insns;
+}
+
 static void mark_ran(unsigned int cpu, void *data)
 {
 	const struct mark *m = data;
 
 	if (cpu >= CPUS)
 		die("too many CPUs");
-	counting[cpu] = m->begin ? m->tag + 1 : 0;
-	times[m->tag] += m->begin;
-	if (icaches && m->begin)
+	if (m->kind >= OFF) {
+		interrupts(cpu, m->kind);
+		return;
+	}
+	counting[cpu] = m->kind == BEGIN ? m->tag + 1 : 0;
+	times[m->tag] += m->kind == BEGIN;
+	if (icaches && m->kind == BEGIN)
 		memset(&icaches[cpu].cold, 0, sizeof(icaches[cpu].cold));
 }
 
@@ -237,6 +289,8 @@ static void code_ran(unsigned int cpu, void *data)
 		die("too many CPUs");
 	if (icaches)
 		fetch_code(cpu, code);
+	if (holds)
+		hold_code(cpu, code);
 	if (counting[cpu])
 		place_of(code->addr, counting[cpu])->insns += code->insns;
 }
@@ -358,8 +412,12 @@ static void at_exit(qemu_plugin_id_t id, void *data)
 		perror(out);
 		return;
 	}
-	for (tag = 0; tag < TAGS && tags[tag]; tag++)
+	for (tag = 0; tag < TAGS && tags[tag]; tag++) {
 		fprintf(f, "times %.4s 0 %" PRIu64 "\n", (const char *)&tags[tag], times[tag]);
+		if (holds)
+			fprintf(f, "hold %.4s 0 %" PRIu64 "\n", (const char *)&tags[tag],
+				longest[tag]);
+	}
 	for (i = 0; i < 1 << PLACE_BITS; i++) {
 		const struct place *p = &places[i];
 		const char *name = p->tag ? (const char *)&tags[p->tag - 1] : "";
@@ -389,6 +447,8 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc
 			lines = calloc(1 << LINE_BITS, sizeof(*lines));
 		} else if (!strcmp(argv[i], "icache=on")) {
 			icaches = calloc(CPUS, sizeof(*icaches));
+		} else if (!strcmp(argv[i], "holds=on")) {
+			holds = true;
 		} else {
 			fprintf(stderr, "plugin: unknown argument %s\n", argv[i]);
 			return -1;

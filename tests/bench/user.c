@@ -268,46 +268,12 @@ static void repeat_mapped(long n, long m)
 }
 
 /*
- * The longest call that handles as many keys as one hold of the queue's lock does, and
- * the longest call with any number of keys in constant time.  As in bench_wq.c, a stall
- * in wq occurs at the same call in each round, so the result is the maximum over the
- * calls of the minimum over the rounds: interrupts of the kernel do not count.
+ * Holds of the queue's lock: plugin.c finds the longest one of each call between marks.  An array
+ * has as many keys as one hold handles.
  */
-#define HOLD_KEYS	32	/* of one hold of the lock */
-#define HOLD_CALLS	1000	/* of the operations that are repeated */
-#define HOLD_ROUNDS	5
-#define HOLD_WAITS	(20 * HOLD_KEYS)	/* keys whose end is waited for, by a file each */
-
-struct worst {
-	const char *name;
-	long calls;
-	double *least;		/* ns of each call */
-};
-
-enum {
-	HOLD_NOTHING, HOLD_LIST, HOLD_STAT, HOLD_GIVE_BACK, HOLD_GET, HOLD_TOUCH, HOLD_DONE,
-	HOLD_DEATH, HOLD_PURGE, HOLD_OPS
-};
-
-static void worst_note(struct worst *w, long call, double start)
-{
-	double ns = now() - start;
-
-	if (!w->least[call] || ns < w->least[call])
-		w->least[call] = ns;
-	if (call >= w->calls)
-		w->calls = call + 1;
-}
-
-static void worst_tell(const struct worst *w, double divisor)
-{
-	double most = 0;
-
-	for (long i = 0; i < w->calls; i++)
-		if (w->least[i] > most)
-			most = w->least[i];
-	printf("%s %.3f\n", w->name, most / divisor);
-}
+#define HOLD_KEYS	32
+#define HOLD_CALLS	100	/* of the operations that are repeated */
+#define HOLD_WAITS	10	/* arrays whose keys are waited for, by a file each */
 
 /* A get whose buffer is not valid gets keys and gives them back. */
 static void give_back(int q)
@@ -317,117 +283,112 @@ static void give_back(int q)
 		.keys = { .addr = 8, .size = HOLD_KEYS * 2048, .count = HOLD_KEYS },
 	};
 
+	bench_begin(BENCH_TAG('b', 'a', 'c', 'k'));
 	check(ioctl(q, WQ_IOC_GET, &get) < 0 && errno == EFAULT, "get without a buffer");
+	bench_end(BENCH_TAG('b', 'a', 'c', 'k'));
 }
 
 /* End the runs of all keys of a batch.  A file waits for the end of each. */
-static void done_with_waits(int q, int consumer, struct wq_batch *b, struct worst *w, long call)
+static void done_with_waits(int q, int consumer, struct wq_batch *b)
 {
 	int waits[HOLD_KEYS], num = 0;
 	struct wq_view v;
-	double start;
 
 	while (wq_batch_next(b, &v)) {
 		waits[num] = wq_wait_fd(q, v.key, v.len, 0, 0);
 		check(waits[num++] >= 0, "wq_wait_fd");
 	}
-	start = now();
+	bench_begin(BENCH_TAG('d', 'o', 'n', 'e'));
 	check(wq_done_batch(consumer, b) == num, "done");
-	worst_note(w, call, start);
+	bench_end(BENCH_TAG('d', 'o', 'n', 'e'));
 	while (num--)
 		close(waits[num]);
 }
 
-static void holds_round(struct worst *w, long n, long len)
+/* Add @n keys of @len bytes.  If there are groups, each key has one of its own. */
+static void add_arrays(int q, struct wq_batch *b, long n, long len)
 {
-	struct wq_attrs attrs = { .max_keys = n, .lease = 1000000000000LL };
+	char key[WQ_MAX_KEY] = "default/";
+
+	for (long i = 0; i < n; i++) {
+		memcpy(key + len - sizeof(i), &i, sizeof(i));
+		check(!wq_batch_put(b, key, len, 0), "batch");
+		if (b->count < HOLD_KEYS && i < n - 1)
+			continue;
+		bench_begin(BENCH_TAG('a', 'd', 'd', 's'));
+		check(wq_add_batch(q, b) == (int)b->count, "add");
+		bench_end(BENCH_TAG('a', 'd', 'd', 's'));
+		wq_batch_reset(b);
+	}
+}
+
+/* @n keys of @len bytes, in a queue with leases. */
+static void holds(long n, long len, struct wq_attrs attrs)
+{
 	struct wq_batch keys = WQ_BATCH_INIT;
 	static const char name[] = "wq_bench";
-	int q = wq_open_attr(name, O_RDWR | O_CREAT | O_EXCL, 0600, &attrs), consumer;
-	char key[2048] = "default/";
 	struct wq_stat st;
 	uint64_t cursor = 0;
-	double start;
+	int q, consumer;
 	long i, call;
 
+	check(len >= KEY && len <= WQ_MAX_KEY, "size of keys");
+	attrs.max_keys = n;
+	attrs.lease = 1000000000000LL;
+	q = wq_open_attr(name, O_RDWR | O_CREAT | O_EXCL, 0600, &attrs);
 	check(q >= 0, "wq_open");
 	consumer = wq_open(name, O_RDWR, 0, 0);
 	check(consumer >= 0, "wq_open");
 	wq_unlink(name);
-	for (i = 0; i < n; i++) {
-		memcpy(key + 8, &i, sizeof(i));
-		check(!wq_batch_put(&keys, key, len, 0), "batch");
-		if (keys.count == HOLD_KEYS || i == n - 1) {
-			check(wq_add_batch(q, &keys) == (int)keys.count, "add");
-			wq_batch_reset(&keys);
-		}
-	}
+	add_arrays(q, &keys, n, len);
 	for (call = 0; call < HOLD_CALLS; call++) {
-		start = now();
-		worst_note(&w[HOLD_NOTHING], call, start);
-		start = now();
+		bench_begin(BENCH_TAG('s', 't', 'a', 't'));
 		check(!wq_stat(q, &st), "stat");
-		worst_note(&w[HOLD_STAT], call, start);
-		start = now();
+		bench_end(BENCH_TAG('s', 't', 'a', 't'));
 		give_back(q);
-		worst_note(&w[HOLD_GIVE_BACK], call, start);
 	}
-	for (call = 0, i = 0; !call || cursor; call++) {
-		start = now();
+	i = 0;
+	do {
+		bench_begin(BENCH_TAG('l', 'i', 's', 't'));
 		check(wq_list(q, &keys, HOLD_KEYS, &cursor) >= 0, "list");
-		worst_note(&w[HOLD_LIST], call, start);
+		bench_end(BENCH_TAG('l', 'i', 's', 't'));
 		i += keys.count;
-	}
+	} while (cursor);
 	check(i == n, "list has all keys");
-	for (i = 0, call = 0; i < n; i += keys.count, call++) {
-		start = now();
+	/* The consumer still holds some keys when it dies, and some are left at the last close. */
+	for (i = 0, call = 0; i < n / 2; i += keys.count, call++) {
+		bench_begin(BENCH_TAG('g', 'e', 't', 's'));
 		check(wq_get_batch(consumer, &keys, HOLD_KEYS, WQ_NOWAIT) > 0, "get");
-		worst_note(&w[HOLD_GET], call, start);
-		start = now();
+		bench_end(BENCH_TAG('g', 'e', 't', 's'));
+		bench_begin(BENCH_TAG('t', 'o', 'u', 'c'));
 		check(wq_touch_batch(consumer, &keys) == (int)keys.count, "touch");
-		worst_note(&w[HOLD_TOUCH], call, start);
-		if (call < HOLD_WAITS / HOLD_KEYS)
-			done_with_waits(q, consumer, &keys, &w[HOLD_DONE], call);
+		bench_end(BENCH_TAG('t', 'o', 'u', 'c'));
+		if (call < HOLD_WAITS)
+			done_with_waits(q, consumer, &keys);
 	}
-
-	start = now();
+	bench_begin(BENCH_TAG('d', 'i', 'e', 's'));
 	close(consumer);
-	worst_note(&w[HOLD_DEATH], 0, start);
-	start = now();
+	bench_end(BENCH_TAG('d', 'i', 'e', 's'));
+	bench_begin(BENCH_TAG('e', 'n', 'd', 's'));
 	close(q);
-	worst_note(&w[HOLD_PURGE], 0, start);
+	bench_end(BENCH_TAG('e', 'n', 'd', 's'));
 	wq_batch_free(&keys);
+	printf("keys %ld\n", n);
 }
 
-/* @n keys of @m bytes, in a queue with leases. */
-static void holds(long n, long m)
+static void holds_fifo(long n, long len)
 {
-	struct worst w[HOLD_OPS] = {
-		[HOLD_NOTHING] = { "nothing" },
-		[HOLD_LIST] = { "list" },
-		[HOLD_STAT] = { "stat" },
-		[HOLD_GIVE_BACK] = { "back" },
-		[HOLD_GET] = { "get" },
-		[HOLD_TOUCH] = { "touch" },
-		[HOLD_DONE] = { "done" },
-		[HOLD_DEATH] = { "death" },
-		[HOLD_PURGE] = { "purge" },
-	};
+	holds(n, len, (struct wq_attrs){ 0 });
+}
 
-	check(m >= KEY && m <= WQ_MAX_KEY, "size of keys");
-	for (int op = 0; op < HOLD_OPS; op++) {
-		/* A call of list returns less than HOLD_KEYS keys at the last key alone. */
-		w[op].least = calloc(n + HOLD_CALLS, sizeof(*w->least));
-		check(w[op].least, "no memory");
-	}
-	for (int round = 0; round < HOLD_ROUNDS; round++)
-		holds_round(w, n, m);
-	for (int op = 0; op < HOLD_OPS; op++) {
-		/* A close holds the lock again and again. */
-		double times = op == HOLD_PURGE ? n : op == HOLD_DEATH ? n - HOLD_WAITS : HOLD_KEYS;
+static void holds_levels(long n, long len)
+{
+	holds(n, len, (struct wq_attrs){ .order = WQ_ORDER_PRIORITY });
+}
 
-		worst_tell(&w[op], times / HOLD_KEYS);
-	}
+static void holds_groups(long n, long len)
+{
+	holds(n, len, (struct wq_attrs){ .order = WQ_ORDER_DELIMITER, .order_arg = 0xff });
 }
 
 static char msg[4096];
@@ -637,7 +598,9 @@ static const struct {
 	{ "again", again },
 	{ "repeat", repeat },
 	{ "repeat-mapped", repeat_mapped },
-	{ "holds", holds },
+	{ "holds-fifo", holds_fifo },
+	{ "holds-levels", holds_levels },
+	{ "holds-groups", holds_groups },
 	{ "mq", mq },
 	{ "open-path", open_path },
 	{ "open-name", open_name },

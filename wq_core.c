@@ -46,6 +46,12 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
 	return op->result;
 }
 
+/* Out of line, so that an add to a queue without groups saves fewer registers. */
+static noinline void wq_add_set_group(const struct wq *q, struct wq_op *op)
+{
+	wq_op_set_group(q, op);
+}
+
 /* Whether an add has failed because of memory or bytes, and @gfp lets it sleep. */
 static __always_inline bool wq_add_may_help(int ret, gfp_t gfp)
 {
@@ -59,7 +65,8 @@ static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
 	struct wq_cs cs __uninitialized;
 	int ret;
 
-	wq_op_set_group(q, op);
+	if (unlikely(q->grouped))
+		wq_add_set_group(q, op);
 	__wq_lock(&cs, q);
 	ret = __wq_add_op(&cs, op, peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
@@ -92,7 +99,8 @@ int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp)
 
 	if (wq_add_coalesced(q, op->hash, op->key, op->len, wq_is_plain(op), &peek))
 		return 0;
-	wq_op_set_group(q, op);
+	if (unlikely(q->grouped))
+		wq_add_set_group(q, op);
 	__wq_lock(&cs, q);
 	ret = wq_add_op(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);

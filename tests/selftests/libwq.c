@@ -276,6 +276,57 @@ TEST_F(libwq, a_batch_is_added_got_and_done_in_one_call_each)
 	wq_batch_free(&out);
 }
 
+/* The results of the call before are those of other keys. */
+TEST_F(libwq, results_of_a_batch_are_0_after_get_done_get_list_and_put)
+{
+	struct wq_batch b = WQ_BATCH_INIT, held = WQ_BATCH_INIT;
+	uint64_t cursor = 0;
+	struct wq_view v;
+	int way, i;
+
+	for (way = 0; way < 5; way++) {
+		/* each done fails with ESTALE */
+		wq_batch_reset(&b);
+		for (i = 0; i < 3; i++)
+			ASSERT_EQ(0, wq_batch_put(&b, &"xyz"[i], 1, 77));
+		ASSERT_EQ(3, wq_done_batch(self->q, &b));
+		while (wq_batch_next(&b, &v))
+			ASSERT_EQ(-ESTALE, v.result);
+		ASSERT_EQ(1, wq_add(self->q, "a", 1));
+		ASSERT_EQ(1, wq_add(self->q, "b", 1));
+		switch (way) {
+		case 0:
+			ASSERT_EQ(2, wq_get_batch(self->q, &b, 0, WQ_NOWAIT));
+			break;
+		case 1:
+			ASSERT_EQ(1, wq_get_batch(self->q, &held, 1, WQ_NOWAIT));
+			ASSERT_EQ(1, wq_done_get_batch(self->q, &held, &b, 0, WQ_NOWAIT));
+			break;
+		case 2:
+			ASSERT_EQ(2, wq_list(self->q, &b, 0, &cursor));
+			break;
+		case 3:
+			wq_batch_reset(&b);
+			ASSERT_EQ(0, wq_batch_put(&b, "a", 1, 0));
+			ASSERT_EQ(0, wq_batch_put_after(&b, "b", 1, 5, 0));
+			break;
+		default:
+			/* after an error the batch is empty */
+			ASSERT_EQ(2, wq_get_batch(self->q, &held, 0, WQ_NOWAIT));
+			ASSERT_EQ(-EAGAIN, ret_of(wq_get_batch(self->q, &b, 0, WQ_NOWAIT)));
+		}
+		ASSERT_EQ(way == 1 ? 1 : way == 4 ? 0 : 2, b.count);
+		while (wq_batch_next(&b, &v))
+			EXPECT_EQ(0, v.result) TH_LOG("way %d, key %.1s", way, (const char *)v.key);
+		/* all keys go */
+		wq_done_batch(self->q, way == 4 ? &held : way == 2 ? &held : &b);
+		while (wq_get_batch(self->q, &held, 0, WQ_NOWAIT) > 0)
+			wq_done_batch(self->q, &held);
+	}
+	wq_batch_free(&b);
+	wq_batch_free(&held);
+}
+
 TEST_F(libwq, a_batch_has_up_to_1_MiB)
 {
 	struct wq_batch b = WQ_BATCH_INIT;

@@ -381,33 +381,50 @@ TEST_F(set, no_folders_links_renames_or_files_of_other_kinds)
 	EXPECT_EQ(0, unlink(SET "/q"));
 }
 
+/* Whether this user may open SET/q: 0 or an errno. */
+static int opens_as(uid_t uid, int oflag)
+{
+	pid_t pid = user(uid, OTHERS, 0);
+
+	if (!pid)
+		_exit(-err(open(SET "/q", oflag)));
+	return reap(pid);
+}
+
 TEST_F(set, access_lists_and_chmod_change_who_may_open)
 {
 	/* version 2: owner rw, user ALICE rw, group none, mask rw, others none */
 	struct { __u32 version; struct { __u16 tag, perm; __u32 id; } e[5]; } acl = {
 		2, { { 1, 6, -1 }, { 2, 6, ALICE }, { 4, 0, -1 }, { 16, 6, -1 }, { 32, 0, -1 } },
+	}, seen;
+	static const struct { mode_t mode; int alice_rw, alice_r, bob_r; } modes[] = {
+		{ 0640, EACCES, 0, EACCES }, { 0660, 0, 0, EACCES }, { 0644, EACCES, 0, 0 },
+		{ 0606, EACCES, EACCES, 0 }, { 0664, 0, 0, 0 }, { 0600, EACCES, EACCES, EACCES },
 	};
 	struct stat st;
-	pid_t pid;
 
 	ASSERT_EQ(0, create(SET "/q", 0600));
 	if (err(setxattr(SET "/q", "system.posix_acl_access", &acl, sizeof(acl), 0)) == -EOPNOTSUPP)
 		SKIP(return, "the kernel has no access lists");
 	EXPECT_EQ(sizeof(acl), getxattr(SET "/q", "system.posix_acl_access", NULL, 0));
-	for (int user_id = ALICE; user_id <= BOB; user_id++) {
-		pid = user(user_id, GROUP, 0);
-		if (!pid)
-			_exit(-err(open(SET "/q", O_RDWR)));
-		EXPECT_EQ(user_id == ALICE ? 0 : EACCES, reap(pid));
-	}
+	EXPECT_EQ(0, opens_as(ALICE, O_RDWR));
+	EXPECT_EQ(EACCES, opens_as(BOB, O_RDWR));
 	/* the group bits of the mode are the mask */
 	ASSERT_EQ(0, stat(SET "/q", &st));
 	EXPECT_EQ(0660, st.st_mode & 0777);
-	ASSERT_EQ(0, chmod(SET "/q", 0600));
-	pid = user(ALICE, GROUP, 0);
-	if (!pid)
-		_exit(-err(open(SET "/q", O_RDWR)));
-	EXPECT_EQ(EACCES, reap(pid));
+	/* With other bits than 0600 the kernel reads the list, so chmod has to change it. */
+	for (int i = 0; i < ARRAY_SIZE(modes); i++) {
+		ASSERT_EQ(0, chmod(SET "/q", modes[i].mode));
+		EXPECT_EQ(0, stat(SET "/q", &st));
+		EXPECT_EQ(modes[i].mode, st.st_mode & 0777);
+		EXPECT_EQ(modes[i].alice_rw, opens_as(ALICE, O_RDWR)) TH_LOG("mode %o", modes[i].mode);
+		EXPECT_EQ(modes[i].alice_r, opens_as(ALICE, O_RDONLY)) TH_LOG("mode %o", modes[i].mode);
+		EXPECT_EQ(modes[i].bob_r, opens_as(BOB, O_RDONLY)) TH_LOG("mode %o", modes[i].mode);
+		/* the list is still there, with the new mask */
+		EXPECT_EQ(sizeof(acl), getxattr(SET "/q", "system.posix_acl_access", &seen, sizeof(seen)));
+		EXPECT_EQ(modes[i].mode >> 3 & 7, seen.e[3].perm) TH_LOG("mode %o", modes[i].mode);
+		EXPECT_EQ(modes[i].mode & 7, seen.e[4].perm) TH_LOG("mode %o", modes[i].mode);
+	}
 	/* lists of a directory for what is created in it, and other attributes, are not stored */
 	EXPECT_EQ(-EOPNOTSUPP, err(setxattr(SET, "system.posix_acl_default", &acl, sizeof(acl), 0)));
 	EXPECT_GE(0, removexattr(SET, "system.posix_acl_default"));

@@ -585,6 +585,31 @@ TEST_F(users, open_CREATE_of_another_users_queue_checks_its_mode)
 	ASSERT_EQ(EACCES, reap(pid));
 }
 
+TEST_F(users, open_ACCEPT_of_another_users_queue_checks_its_mode)
+{
+	/* BOB's class is that of others */
+	static const struct { __u32 mode; int oflag, result; } cases[] = {
+		{ 0660, O_RDWR, EACCES }, { 0660, O_RDONLY, EACCES }, { 0660, O_WRONLY, EACCES },
+		{ 0664, O_RDWR, EACCES }, { 0664, O_RDONLY, 0 }, { 0662, O_RDONLY, EACCES },
+		{ 0662, O_WRONLY, 0 }, { 0606, O_RDWR, 0 },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, cases[i].mode));
+		for (int created = 0; created < 2; created++) {
+			__u32 flags = WQ_OPEN_ACCEPT | (created ? CREATE : 0);
+			pid_t pid = user(BOB, OTHERS, 0);
+
+			/* other attributes than those of the queue, too */
+			if (!pid)
+				_exit(open_status(q_open(self->name, cases[i].oflag, flags, 0600, 77)));
+			EXPECT_EQ(cases[i].result, reap(pid))
+				TH_LOG("case %d, flags %#x", i, flags);
+		}
+		ASSERT_EQ(0, q_unlink(self->name));
+	}
+}
+
 TEST_F(users, unlink_is_for_the_owner_and_root)
 {
 	ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0666));

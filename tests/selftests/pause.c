@@ -444,4 +444,42 @@ TEST(pause_sets_the_timer_though_no_call_handled_a_delay_that_ended)
 	close(q);
 }
 
+/* The call takes the last delay, so the end of the pause is the only time that is left. */
+static bool ends_after_a_call(__u32 what, __u32 events)
+{
+	int q = q_private(0), ep, seen;
+
+	ep = epoll_of(q, events | EPOLLET);
+	epoll_events(ep, 0);
+	if (q_add_after(q, "a", MS) != 1 || q_pause(q, what, 100 * MS) ||
+	    !EVENTUALLY(q_stat(q).ready == 1) || q_stat(q).delayed)
+		return false;
+	seen = epoll_events(ep, 20000);
+	close(ep);
+	close(q);
+	return equal("events", events, seen);
+}
+
+TEST(pause_ends_though_a_call_has_handled_the_last_delay)
+{
+	EXPECT_TRUE(ends_after_a_call(ADDS, EPOLLOUT));
+	EXPECT_TRUE(ends_after_a_call(GETS, EPOLLIN));
+}
+
+/* Both ends are left, and the second is not lost when a call handles the first. */
+TEST(pause_of_adds_ends_though_a_call_has_handled_the_end_of_that_of_gets)
+{
+	int q = q_private(0), ep;
+
+	ep = epoll_of(q, EPOLLOUT | EPOLLET);
+	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 0));
+	ASSERT_EQ(0, q_pause(q, GETS, MS));
+	ASSERT_EQ(0, q_pause(q, ADDS, 100 * MS));
+	ASSERT_EVENTUALLY(!(paused(q) & GETS));
+	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 20000));
+	EXPECT_EQ(0, paused(q));
+	close(ep);
+	close(q);
+}
+
 TEST_HARNESS_MAIN

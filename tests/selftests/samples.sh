@@ -321,6 +321,34 @@ test_stat_shows_its_queue_and_unlink_and_pause_fail() {
 	status 1 wq stat ifwatch
 }
 
+# charged USER: what the user is charged
+charged() { setpriv --reuid $1 --regid $1 --clear-groups "$top/wqctl" info | grep -E '^charged_'; }
+
+test_chown_of_its_queue_charges_nobody() {
+	local file=/dev/wqueue/ifwatch user root
+	cp "$WQCTL" "$top/wqctl"
+	chmod 755 "$top" "$top/wqctl"
+	chmod 666 /dev/wq
+	user=$(charged 65534)
+	root=$(charged 0)
+	matches charges "charged_queues +0" "$user"
+	succeeds load
+	eventually reported "lo is up"
+	is "charges of root" "$root" "$(charged 0)"
+	succeeds chown 65534 $file
+	is "owner" 65534 "$(stat -c %u $file)"
+	is "charges of the user" "$user" "$(charged 65534)"
+	is "charges of root" "$root" "$(charged 0)"
+	# the new owner may read it, and the module gives it up as before
+	status 0 setpriv --reuid 65534 --regid 65534 --clear-groups "$top/wqctl" stat ifwatch
+	succeeds chown 0 $file
+	succeeds chown 65534 $file
+	succeeds unload
+	exists_no $file
+	is "charges of the user" "$user" "$(charged 65534)"
+	chmod 600 /dev/wq
+}
+
 test_unload_while_a_process_holds_a_key_shuts_down_its_queue() {
 	succeeds load
 	exec 8<>/dev/wq

@@ -86,6 +86,29 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 	EXPECT_EQ(-ENOENT, detach(self->q, 1));
 }
 
+/* More that fail than a queue has places, each where another part of the attach has been done. */
+TEST_F(source, failed_attaches_leave_the_count_of_sources_of_the_queue_and_of_the_user)
+{
+	struct wq_fs_args no_file = { .fd = -1 }, no_dir = { .fd = self->q };
+	struct wq_info before, info;
+	int i;
+
+	ASSERT_EQ(0, q_info(self->q, &before));
+	for (i = 0; i < WQ_MAX_SOURCES + 1; i++) {
+		ASSERT_EQ(-EBADF, attach_fs(self->q, &no_file, 0));
+		ASSERT_EQ(-ENOTDIR, attach_fs(self->q, &no_dir, 0));
+		ASSERT_EQ(-EFAULT, attach_fs(self->q, (void *)8, 0));
+	}
+	ASSERT_EQ(0, q_info(self->q, &info));
+	EXPECT_EQ(before.charged_sources, info.charged_sources);
+	for (i = 0; i < WQ_MAX_SOURCES; i++)
+		ASSERT_LT(0, attach_fs(self->q, &self->fs, 0));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(-EUSERS, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, q_info(self->q, &info));
+	EXPECT_EQ(before.charged_sources + WQ_MAX_SOURCES, info.charged_sources);
+}
+
 TEST_F(source, attach_whose_answer_cannot_be_written_attaches_nothing)
 {
 	struct wq_source_op *op = mmap(NULL, sizeof(*op), PROT_READ | PROT_WRITE,

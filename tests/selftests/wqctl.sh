@@ -1339,6 +1339,31 @@ test_restore_makes_all_states_attributes_and_pauses_again_in_their_order() {
 	is "first key" running "$(<"$out")"
 }
 
+test_save_and_restore_of_a_queue_with_more_keys_than_its_lowered_limit() {
+	local limit once
+	for limit in 1 9; do
+		queue -n 10
+		succeeds wq add $q {1..7}
+		succeeds wq add --after 1h $q later
+		consumer 7
+		succeeds wq add $q bad
+		is key 1 "$(wq get --fd 7)"
+		succeeds wq done --give-up --fd 7 1
+		exec 7>&-
+		succeeds wq set -n $limit $q
+		status 0 wq save -o "$dir/s" $q
+		succeeds wq unlink $q
+		status 0 wq restore "$dir/s"
+		is "keys, max_keys, ready, parked" "9 $limit 7 1" "$(stats keys max_keys ready parked)"
+		once=$(content <"$dir/s")
+		status 0 wq save $q
+		is "snapshot of the limit $limit" "$once" "$(content <"$out")"
+		reports 1 "the queue is full" wq add $q new
+		is keys "2 3 4 5 6 7 bad" "$(wq get -n 9 $q | words)"
+		succeeds wq unlink $q
+	done
+}
+
 test_restore_refuses_a_snapshot_that_is_truncated_changed_or_newer_and_names_the_line() {
 	local lines n
 	save_queues
@@ -1619,6 +1644,15 @@ test_reload_raises_the_limit_of_open_files_or_names_it() {
 	is "keys of the first and the last queue" "1 1" "$(stats keys) $(q=$q.11 stats keys)"
 	status 0 env "PATH=$dir/bin:$PATH" prlimit --nofile=12:4096 "$WQCTL" reload --force
 	is "keys of the first and the last queue" "key1 key12" "$(wq get $q) $(wq get $q.11)"
+}
+
+test_reload_of_a_queue_whose_sort_takes_longer_than_a_pause_renews_it() {
+	queue
+	# some 11,000 comparisons
+	seq 2000 | succeeds wq add $q
+	fake_kmod : :
+	PATH=$dir/bin:$PATH status 0 with_shim sorting reload --force
+	is keys 2000 "$(stats keys)"
 }
 
 test_reload_names_what_can_hold_the_lock_of_the_state() {
@@ -1955,6 +1989,41 @@ test_wait_exits_with_the_end_of_the_run() {
 	eventually stat_is flushes 1
 	wq cancel $q c
 	wait $! || fail "wait of a run that is canceled: status $?"
+}
+
+# A failure counts most, else the first that is not a success, in the order of the keys.
+test_wait_of_several_keys_exits_with_a_failure_or_the_first_other_end() {
+	local got
+	queue
+	consumer 7
+	wq add $q mine failed late
+	is key mine "$(wq get --fd 7)"	# a wait for it by 7 is a failure
+	status 3 wq wait -t 0 $q none late
+	status 6 wq wait -t 0 $q late none
+	status 3 wq wait -t 0 $q none none
+	status 1 wq wait --fd 7 -t 0 none mine
+	status 1 wq wait --fd 7 -t 0 mine late none
+	status 1 wq wait --fd 7 -t 0 late mine
+	is key failed "$(wq get --fd 7)"
+	wq wait $q none failed 2>"$err" &
+	eventually stat_is flushes 1
+	wq done --retry --fd 7 failed
+	got=0
+	wait $! || got=$?
+	is "none, failed" 1 $got
+	wq wait $q mine none 2>"$err" &
+	eventually stat_is flushes 1
+	wq done --fd 7 mine
+	got=0
+	wait $! || got=$?
+	is "done, none" 3 $got
+	is key late "$(wq get --fd 7)"
+	wq wait $q none late 2>"$err" &
+	eventually stat_is flushes 1
+	wq done --fd 7 late
+	got=0
+	wait $! || got=$?
+	is "none, done" 3 $got
 }
 
 test_add_wait_exits_with_the_end_of_its_run() {

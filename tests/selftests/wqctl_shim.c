@@ -9,6 +9,7 @@
  *	chown	each chown prints the file's mode, and fails
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
  *	slow	each sort takes 11 s by the clock of the process
+ *	sorting	each comparison of a sort takes 2 ms by the clock of the process
  *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
  *
  * With SHIM_KILL=N the N-th call of those that change a queue, a file or a directory kills wqctl.
@@ -117,14 +118,16 @@ static void interfere(int fd)
 	close(open(path, O_CREAT | O_WRONLY, 0600));
 }
 
-/* Seconds by which the clock of the process is ahead. */
+/* Seconds and ns by which the clock of the process is ahead. */
 static time_t ahead;
+static long ahead_ns;
 
 int clock_gettime(clockid_t clock, struct timespec *ts)
 {
 	int ret = syscall(SYS_clock_gettime, clock, ts);
 
-	ts->tv_sec += ahead;
+	ts->tv_sec += ahead + (ts->tv_nsec + ahead_ns) / 1000000000;
+	ts->tv_nsec = (ts->tv_nsec + ahead_ns) % 1000000000;
 	return ret;
 }
 
@@ -137,6 +140,21 @@ void qsort(void *base, size_t num, size_t size, int (*compare)(const void *x, co
 	ahead += shim("slow") ? 11 : 0;
 }
 
+struct sort {
+	int (*compare)(const void *x, const void *y, void *arg);
+	void *arg;
+};
+
+static int compare_slowly(const void *x, const void *y, void *arg)
+{
+	struct sort *s = arg;
+
+	ahead_ns += 2000000;
+	ahead += ahead_ns / 1000000000;
+	ahead_ns %= 1000000000;
+	return s->compare(x, y, s->arg);
+}
+
 void qsort_r(void *base, size_t num, size_t size,
 	     int (*compare)(const void *x, const void *y, void *arg), void *arg)
 {
@@ -144,7 +162,12 @@ void qsort_r(void *base, size_t num, size_t size,
 		     int (*compare)(const void *x, const void *y, void *arg), void *arg) =
 		dlsym(RTLD_NEXT, "qsort_r");
 
-	sort(base, num, size, compare, arg);
+	struct sort slow = { compare, arg };
+
+	if (shim("sorting"))
+		sort(base, num, size, compare_slowly, &slow);
+	else
+		sort(base, num, size, compare, arg);
 	ahead += shim("slow") ? 11 : 0;
 }
 

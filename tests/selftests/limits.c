@@ -6,6 +6,7 @@
 #include "wq_users.h"
 
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -487,15 +488,17 @@ static int add_long(int q, int from, int n)
 
 TEST_F(limits, chown_by_root_charges_the_new_owner_until_the_queue_ends)
 {
-	int fd = q_dev(O_RDWR);
+	int fd = q_dev(O_RDWR), other = q_dev(O_RDWR);
 	pid_t pid = user(BOB, OTHERS, 0);
 
 	if (!pid)
-		_exit(q_bind(fd, self->name, EXCL, 0600, 5000) || add_long(fd, 0, 2000));
+		_exit(q_bind(fd, self->name, EXCL, 0600, 5000) || add_long(fd, 0, 2000) ||
+		      q_bind(other, "", 0, 0, 7));
 	ASSERT_EQ(0, reap(pid));
-	ASSERT_TRUE(is_charged(BOB, 1, 5000, 2000 * 250, 2 << 20));
+	ASSERT_TRUE(is_charged(BOB, 2, 5007, 2000 * 250, 2 << 20));
 	ASSERT_EQ(0, chown(path_of(self->name), CAROL, -1));
-	EXPECT_TRUE(is_charged(BOB, 0, 0, 0, 0));
+	/* the other queue keeps the count of the first owner */
+	EXPECT_TRUE(is_charged(BOB, 1, 7, 1, 64 << 10));
 	EXPECT_TRUE(is_charged(CAROL, 1, 5000, 2000 * 250, 2 << 20));
 	/* the same owner once more, and another group */
 	ASSERT_EQ(0, chown(path_of(self->name), CAROL, OTHERS));
@@ -508,6 +511,8 @@ TEST_F(limits, chown_by_root_charges_the_new_owner_until_the_queue_ends)
 	close(fd);
 	EXPECT_TRUE(is_charged(CAROL, 0, 0, 0, 16 << 10));
 	ASSERT_EVENTUALLY(!info_of(CAROL).charged_bytes);
+	close(other);
+	ASSERT_EVENTUALLY(!info_of(BOB).charged_bytes);
 	EXPECT_TRUE(is_charged(BOB, 0, 0, 0, 0));
 }
 
@@ -802,6 +807,14 @@ TEST_F(limits, bytes_that_come_back_wake_pollers_of_all_queues_of_the_user)
 	free(keys.recs);
 }
 
+/* Stage 3, until the test is at stage 4. */
+static void stay(int *stage)
+{
+	__atomic_store_n(stage, 3, __ATOMIC_RELEASE);
+	while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 4)
+		sleep_ms(1);
+}
+
 /* In a user namespace, whose stages are in shm: a queue is given from its user 0 to its user 1. */
 static int give_in_namespace(const char *name, int *stage)
 {
@@ -813,14 +826,34 @@ static int give_in_namespace(const char *name, int *stage)
 	if (q < 0)
 		return -q;
 	ret = chown(path_of(name), 1, -1) ? errno : 0;
-	__atomic_store_n(stage, 3, __ATOMIC_RELEASE);
-	while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 4)
-		sleep_ms(1);
+	stay(stage);
 	return ret;
 }
 
+/* Its user 5 makes a namespace in it, with a set of names of its own, a queue in that and one beside. */
+static int nest_in_namespace(const char *name, int *stage)
+{
+	int q;
+
+	(void)name;
+	if (setresgid(5, 5, 5) || setresuid(5, 5, 5) || unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		return 255;
+	prctl(PR_SET_DUMPABLE, 1);
+	write_file("/proc/self/setgroups", "deny");
+	if (write_file("/proc/self/uid_map", "0 5 1") || write_file("/proc/self/gid_map", "0 5 1") ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("wqueue", "/mnt", "wqueue", 0, "keys=10"))
+		return 254;
+	q = open("/mnt/q", O_RDWR | O_CREAT, 0600);
+	if (q < 0 || q_private(10) < 0)
+		return 253;
+	stay(stage);
+	return 0;
+}
+
 /* The child, at stage 3. */
-static pid_t namespace_that_gives(uid_t maker, const char *map, const char *name, int *stage)
+static pid_t namespace_that(int (*work)(const char *name, int *stage), uid_t maker, const char *map,
+			    const char *name, int *stage)
 {
 	pid_t pid;
 	char path[64];
@@ -833,7 +866,7 @@ static pid_t namespace_that_gives(uid_t maker, const char *map, const char *name
 		__atomic_store_n(stage, 1, __ATOMIC_RELEASE);
 		while (__atomic_load_n(stage, __ATOMIC_ACQUIRE) != 2)
 			sleep_ms(1);
-		_exit(give_in_namespace(name, stage));
+		_exit(work(name, stage));
 	}
 	while (alive(pid) && !__atomic_load_n(stage, __ATOMIC_ACQUIRE))
 		sleep_ms(1);
@@ -854,7 +887,7 @@ TEST_F(limits, chown_in_a_user_namespace_charges_the_namespaces_creator)
 	pid_t pid;
 
 	snprintf(map, sizeof(map), "0 %d 1\n1 100000 65536", BOB);
-	pid = namespace_that_gives(BOB, map, self->name, stage);
+	pid = namespace_that(give_in_namespace, BOB, map, self->name, stage);
 	EXPECT_TRUE(is_charged(BOB, 1, 10, 1, 64 << 10));
 	EXPECT_TRUE(is_charged(100000, 0, 0, 0, 0));
 	*stage = 4;
@@ -863,12 +896,36 @@ TEST_F(limits, chown_in_a_user_namespace_charges_the_namespaces_creator)
 	EXPECT_TRUE(is_charged(BOB, 0, 0, 0, 16 << 10));
 
 	/* in a container of root, users have quotas of their own, which its root must respect */
-	pid = namespace_that_gives(0, "0 100000 65536", self->name, stage);
+	pid = namespace_that(give_in_namespace, 0, "0 100000 65536", self->name, stage);
 	EXPECT_TRUE(is_charged(100000, 0, 0, 0, 16 << 10));
 	EXPECT_TRUE(is_charged(100001, 1, 10, 1, 64 << 10));
 	*stage = 4;
 	EXPECT_EQ(0, reap(pid));
 	ASSERT_EQ(0, q_unlink(self->name));
+	munmap(stage, sizeof(*stage));
+}
+
+TEST_F(limits, queues_and_sets_of_nested_user_namespaces_are_charged_to_the_outermost_creator)
+{
+	int *stage = shared(sizeof(*stage));
+	char map[64];
+	pid_t pid;
+
+	snprintf(map, sizeof(map), "0 %d 1\n1 100000 65536", BOB);
+	pid = namespace_that(nest_in_namespace, BOB, map, self->name, stage);
+	EXPECT_TRUE(is_charged(BOB, 2, 20, 1, 64 << 10));
+	EXPECT_TRUE(is_charged(100004, 0, 0, 0, 0));
+	*stage = 4;
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_TRUE(EVENTUALLY(!info_of(BOB).charged_queues));
+
+	/* a container of root: each of its users is charged for the namespaces that it makes */
+	pid = namespace_that(nest_in_namespace, 0, "0 100000 65536", self->name, stage);
+	EXPECT_TRUE(is_charged(100005, 2, 20, 1, 64 << 10));
+	EXPECT_TRUE(is_charged(100000, 0, 0, 0, 0));
+	*stage = 4;
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_TRUE(EVENTUALLY(!info_of(100005).charged_queues));
 	munmap(stage, sizeof(*stage));
 }
 
@@ -884,7 +941,7 @@ TEST_F(limits, chown_beyond_the_limit_of_the_new_owner_fails_with_EDQUOT_and_cha
 	if (!pid)
 		_exit(-q_bind(theirs, "", 0, 0, 5));
 	ASSERT_EQ(0, reap(pid));
-	pid = namespace_that_gives(0, "0 100000 65536", self->name, stage);
+	pid = namespace_that(give_in_namespace, 0, "0 100000 65536", self->name, stage);
 	EXPECT_TRUE(is_charged(100000, 1, 10, 1, 64 << 10));
 	EXPECT_TRUE(is_charged(100001, 1, 5, 1, 64 << 10));
 	EXPECT_EQ(0, stat(path_of(self->name), &st));

@@ -15,7 +15,15 @@
 #include "wq_sources.h"
 
 #include <poll.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+
+#define USER		54301		/* owns nothing on this machine */
+#define SET		"/tmp/faults-set"	/* where the tests mount sets of their own */
+#define CLOSED		"/sys/module/wq/parameters/closed"
+#define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
 
 /* The state of a test before its call. */
 struct world {
@@ -31,6 +39,8 @@ struct world {
 	struct array out;
 	__s32 results[512];
 	__s64 deadline;		/* of a wait that ended */
+	struct wq_info charged;	/* root's charges when the test began */
+	bool mounted;		/* a set on SET */
 };
 
 /* The keys of a queue. */
@@ -81,6 +91,9 @@ static void world_new(struct world *w, __u32 order, __u32 order_arg, __u32 limit
 		abort();
 	w->other = q_attach(w->name, O_RDWR);
 	w->watch = q_attach(w->name, O_RDONLY);
+	/* sources of the test before may end later */
+	if (!EVENTUALLY(!q_info(w->dev, &w->charged) && !w->charged.charged_sources))
+		abort();
 	w->keys = array_new(512 * WQ_REC_SIZE(128));
 	w->out = array_new(16384);
 }
@@ -97,6 +110,10 @@ static void world_end(struct world *w)
 		close(w->made);
 	free(w->keys.recs);
 	free(w->out.recs);
+	if (w->mounted)
+		umount2(SET, MNT_DETACH);
+	put(CLOSED, "N");
+	put(USER_QUEUES, "256");
 	module_out("wq_fs");
 }
 
@@ -986,6 +1003,154 @@ static int call_wait_drain(struct world *w)
 	return q_end(w->q, WQ_SHUTDOWN_DRAIN) ?: closed(q_wait(w->q, NULL, WQ_WAIT_DRAIN));
 }
 
+/* ---- owners, and sets of names ---- */
+
+/*
+ * Repeat a call of a check until the fault has hit it or not: a fault happens once.  The system call
+ * changes this thread alone.
+ */
+static void become(uid_t uid)
+{
+	while (syscall(SYS_setresuid, -1, uid, -1))
+		;
+}
+
+static struct wq_info charges_of(struct world *w, uid_t uid)
+{
+	struct wq_info info = {};
+
+	become(uid);
+	while (q_info(w->dev, &info) == -EFAULT)
+		;
+	become(0);
+	return info;
+}
+
+/* Whether the user is charged for a queue of the test. */
+static bool is_charged(const char *user, const struct wq_info *before, const struct wq_info *now,
+		       int queues)
+{
+	__s64 keys = now->charged_keys - before->charged_keys;
+
+	if (now->charged_queues == before->charged_queues + queues && keys == queues * 20000LL &&
+	    now->charged_sources == before->charged_sources)
+		return true;
+	COMMENT("%s: expected %d queues more, seen %lld with %lld keys, and %lld sources\n", user,
+		queues, (long long)now->charged_queues - before->charged_queues, (long long)keys,
+		(long long)now->charged_sources - before->charged_sources);
+	return false;
+}
+
+/* The owner is charged: the whole charge has moved, or nothing. */
+static int call_chown(struct world *w)
+{
+	struct wq_info owner = { .size = sizeof(owner), .flags = WQ_INFO_OWNER }, none = {}, now;
+	int ret = chown(path_of(w->name), USER, -1) ? -errno : 0;
+	bool moved = !ret;
+	struct stat st;
+
+	while (stat(path_of(w->name), &st))
+		;
+	now = charges_of(w, 0);
+	if (!is_charged("root", &w->charged, &now, -moved))
+		return -EBADMSG;
+	now = charges_of(w, USER);
+	if (!is_charged("the user", &none, &now, moved) || st.st_uid != (moved ? USER : 0))
+		return -EBADMSG;
+	while (verb(w->q, WQ_IOC_INFO, &owner) == -EFAULT)
+		;
+	now = charges_of(w, st.st_uid);
+	return owner.charged_queues == now.charged_queues &&
+	       owner.charged_bytes == now.charged_bytes ? ret : -EBADMSG;
+}
+
+/* Root exceeds them. */
+static void beyond_the_limits(struct world *w)
+{
+	ready_keys(w);
+	put(USER_QUEUES, "0");
+}
+
+static int call_info_owner(struct world *w)
+{
+	struct wq_info info = { .size = sizeof(info), .flags = WQ_INFO_OWNER };
+	int ret = verb(w->q, WQ_IOC_INFO, &info);
+
+	return ret ?: info.charged_queues && info.charged_keys >= 20000 ? 0 : -EBADMSG;
+}
+
+static void a_closed_set(struct world *w)
+{
+	(void)w;
+	put(CLOSED, "Y");
+}
+
+/* A user makes a queue, which the closed set refuses. */
+static int call_open_closed(struct world *w)
+{
+	int ret;
+
+	become(USER);
+	ret = q_bind(w->dev, w->new_name, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 0);
+	become(0);
+	if (!access(path_of(w->new_name), F_OK))
+		return -EBADMSG;
+	return ret == -EACCES ? 0 : ret ?: -EPROTO;
+}
+
+static int call_mount(struct world *w)
+{
+	int ret = mount("wqueue", SET, "wqueue", 0, "newinstance,keys=5") ? -errno : 0;
+
+	w->mounted |= !ret;
+	return ret;
+}
+
+static void no_set(struct world *w)
+{
+	(void)w;
+	mkdir(SET, 0755);
+}
+
+/* A set with a queue that has keys and a source. */
+static void a_set(struct world *w)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+	struct wq_fs_args args = {};
+	int q;
+
+	no_set(w);
+	a_directory(w);
+	must(mount("wqueue", SET, "wqueue", 0, "newinstance,keys=20000") ? -errno : 0);
+	w->mounted = true;
+	q = open(SET "/q", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	must(q);
+	put_keys(w, 40, "key %d");
+	must(q_add_array(q, &w->keys));
+	args.fd = w->made;
+	must(attach_op(q, &op, "fs", &args, sizeof(args)));
+	close(q);
+}
+
+/* All charges end with the set.  The source's end may come later. */
+static int call_umount(struct world *w)
+{
+	struct wq_info now = charges_of(w, 0);
+	int ret;
+
+	now.charged_sources--;
+	if (!is_charged("root", &w->charged, &now, 1))
+		return -EBADMSG;
+	ret = umount2(SET, 0) ? -errno : 0;
+	w->mounted = ret;
+	if (ret)
+		return ret;
+	if (!EVENTUALLY(charges_of(w, 0).charged_sources == w->charged.charged_sources))
+		return -EBADMSG;
+	now = charges_of(w, 0);
+	return is_charged("root", &w->charged, &now, 0) ? 0 : -EBADMSG;
+}
+
 static int call_shutdown(struct world *w)
 {
 	return q_shutdown(w->q);
@@ -1217,6 +1382,13 @@ CALL(close_of_the_second_consumer_with_groups) {
 CALL(attach) { .setup = a_directory, .call = call_attach };
 CALL(sources) { .setup = a_source, .call = call_sources };
 CALL(detach) { .setup = a_source, .call = call_detach, .again = -ENOENT };
+
+CALL(chown_of_the_file) { .setup = ready_keys, .call = call_chown };
+CALL(chown_beyond_the_limits) { .setup = beyond_the_limits, .call = call_chown };
+CALL(info_of_the_owner) { .setup = ready_keys, .call = call_info_owner };
+CALL(open_of_a_new_name_in_a_closed_set) { .setup = a_closed_set, .call = call_open_closed };
+CALL(mount_of_a_set) { .setup = no_set, .call = call_mount };
+CALL(umount_of_a_set_with_keys_and_a_source) { .setup = a_set, .call = call_umount };
 
 FIXTURE_SETUP(faults)
 {

@@ -9,10 +9,19 @@
  * Keys of this program begin with "u". In queues torture-w-N it uses only these, because the
  * module tracks all of its own keys there. In queues torture-rw-N both use all keys. Queues
  * torture-own-N are made by the processes, which also change their attributes while others use
- * them. Sources watch the files of a directory, in which all processes make and remove files;
- * without the module wq_fs there are none. The exit status is 1 if a call failed with an unexpected errno or the statistics of a
- * queue do not add up.
+ * them. Sources watch the files of a directory, in which all processes make and remove files, and
+ * the routes of network namespaces, which end with their sources. Without the modules wq_fs and
+ * wq_net there are none. Queues are given to other users, and sets of queues are mounted and
+ * unmounted.
+ *
+ * The exit status is 1 if
+ *
+ *  - a call failed with an unexpected errno, or the statistics of a queue do not add up;
+ *  - a key is missing in a queue whose set was unmounted while its file was open;
+ *  - a user made a queue in the default set while that was closed;
+ *  - at the end a user's charges are not what they were at the start.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,13 +31,20 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <net/if.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <libwq.h>
+#include <linux/capability.h>
 #include <linux/wq_source.h>
 
 #define US		1000LL
@@ -36,18 +52,31 @@
 #define KEYS		64
 #define MAX_PROCESSES	64
 #define FILES		20	/* that sources watch */
+#define CLOSED		"/sys/module/wq/parameters/closed"
+
+/*
+ * The users that queues are given to.  They own nothing else on this machine.  The keys of FULL's
+ * quota are used up.
+ */
+enum { ROOT, ALICE = 54301, BOB, CAROL, FULL };
+static const uid_t users[] = { ROOT, ALICE, BOB, CAROL, FULL };
+
+#define USERS		(sizeof(users) / sizeof(*users))
 
 /* Shared by all processes. */
 static struct {
 	unsigned long calls, opened, gets, again, dones, set, mapped, waits, disables, sources, killed, stopped, interrupted;
+	unsigned long given, over, sets, networks, closed;
 	unsigned long failed;
 } *all;
 
 static unsigned int rnd;	/* state of the random numbers, one per process */
 static bool any_key;		/* all keys of the queue may be used */
 static bool own_queue;		/* the processes made the queue, so they may disable keys */
+static bool limited;		/* without the capabilities that exceed quotas and modes */
 static const char *queue;	/* its name */
 static int dir;			/* what sources watch */
+static char set_path[64];	/* where each process mounts sets of its own */
 
 static unsigned int below(unsigned int n)
 {
@@ -275,6 +304,19 @@ static void wait_for_events(int q)
 	close(ep);
 }
 
+/* The user that the queue is charged to. */
+static void look_at_owner(int q)
+{
+	struct wq_info info = { .size = sizeof(info), .flags = WQ_INFO_OWNER };
+	int ret = ioctl(q, WQ_IOC_INFO, &info);
+
+	/* a kernel module's queue, which is charged to nobody */
+	if (ret && errno == EPERM && any_key && !own_queue)
+		return;
+	if (!may("info of the owner", ret) && !info.charged_queues)
+		bad("the owner is not charged");
+}
+
 static void look(int q)
 {
 	struct wq_batch b = WQ_BATCH_INIT;
@@ -285,7 +327,7 @@ static void look(int q)
 	struct wq_stat st;
 	unsigned long long redo;
 
-	switch (below(5)) {
+	switch (below(6)) {
 	case 0:
 		if (may("stat", wq_stat(q, &st)))
 			break;
@@ -309,6 +351,9 @@ static void look(int q)
 	case 3:
 		if (may("queues", wq_queues(NULL, &list)) >= 0)
 			free(list);
+		break;
+	case 4:
+		look_at_owner(q);
 		break;
 	default:
 		wait_for_events(q);
@@ -470,6 +515,154 @@ static void watch(int q)
 		may("detach", wq_detach(q, op.id));
 }
 
+/* The result of a call that a user's quota can refuse, also beside a queue's own limits. */
+static int may_charge(const char *what, int ret)
+{
+	if (ret >= 0 || (errno != EUSERS && errno != EDQUOT))
+		return may(what, ret);
+	note(&all->calls);
+	note(&all->over);
+	return -1;
+}
+
+/* The queue gets another owner, also one whose quota is used up. */
+static void give(const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), WQ_DIRECTORY "/%s", name);
+	if (!may_charge("chown", chown(path, users[below(USERS)], -1)))
+		note(&all->given);
+}
+
+/* Sources of a network namespace that nobody else has, and that ends when the process leaves it. */
+static void watch_network(int q)
+{
+	struct wq_net_args args = { .tables = 0 };
+	int sock, n;
+
+	if (unshare(CLONE_NEWNET)) {
+		/* EINVAL: the kernel has no networks */
+		if (errno != EINVAL)
+			may_charge("unshare", -1);
+		return;
+	}
+	note(&all->networks);
+	for (n = 1 + below(20); n; n--) {
+		struct wq_source_op op = {
+			.kind = "net", .prefix = "u", .flags = below(2) * WQ_SOURCE_SCAN,
+			.arg = (uintptr_t)&args, .arg_size = sizeof(args),
+		};
+
+		if (!may_charge("attach to a network", wq_attach(q, &op)))
+			note(&all->sources);
+	}
+	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock >= 0) {
+		struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+
+		ioctl(sock, SIOCSIFFLAGS, &lo);
+		close(sock);
+	}
+}
+
+/* Sources of a queue that end with it: of files, and of the set that the queue is in. */
+static void watch_more(int q, int set)
+{
+	struct wq_fs_args args = { .flags = WQ_FS_CHILDREN };
+	int n;
+
+	for (n = below(30); n; n--) {
+		struct wq_source_op op = {
+			.kind = "fs", .prefix = "u/", .arg = (uintptr_t)&args, .arg_size = sizeof(args),
+		};
+
+		args.fd = below(2) ? dir : set;
+		if (!may_charge("attach", wq_attach(q, &op)))
+			note(&all->sources);
+	}
+}
+
+/* How many keys a queue that nobody else has open takes.  Keys of sources begin with "u/". */
+static unsigned int add_some(int q)
+{
+	unsigned int n, added = 0;
+	char key[16];
+	int len;
+
+	for (n = below(300); n; n--) {
+		len = snprintf(key, sizeof(key), "u%u", n);
+		added += may("add to a set", wq_add_after(q, key, len, below(2) * some_time(MS), 0)) >= 0;
+	}
+	return added;
+}
+
+static unsigned int get_all(int q)
+{
+	struct wq_item it;
+	unsigned int n = 0;
+
+	/* no delay is longer than the time that this get waits */
+	for (;;) {
+		if (!wq_get(q, &it, 100 * MS)) {
+			n += it.len > 1 && it.key[1] != '/';
+			may("done", wq_done(q, &it));
+		} else if (errno != EINTR && errno != ENOMEM) {
+			return n;
+		}
+	}
+}
+
+/*
+ * A set of names that only this process has: its queues end when it is unmounted, or with the
+ * process, whose mounts are its own.  A file that is open keeps its queue and the keys.
+ */
+static void use_set(void)
+{
+	char path[sizeof(set_path) + 8];
+	unsigned int i, added = 0, found;
+	int set, q = -1;
+
+	queue = "of a set";
+	if (may("mount", mount("wqueue", set_path, "wqueue", 0, "newinstance")))
+		return;
+	note(&all->sets);
+	set = open(set_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (i = 1 + below(8); i; i--) {
+		if (q >= 0)
+			close(q);
+		snprintf(path, sizeof(path), "%s/%u", set_path, i);
+		q = wq_open(path, O_RDWR | O_CREAT, 0600, 0);
+		if (q < 0) {
+			may_charge("open in a set", -1);
+			continue;
+		}
+		watch_more(q, set);
+		added = add_some(q);
+		if (below(2))
+			may_charge("chown in a set", chown(path, users[below(USERS)], -1));
+	}
+	close(set);
+	/* The file of the last one keeps the set, with the keys that nobody has taken. */
+	if (q >= 0 && below(2)) {
+		if (!umount2(set_path, 0) || errno != EBUSY)
+			bad("umount of a set in use");
+		if (umount2(set_path, MNT_DETACH))
+			bad("lazy umount");
+		found = get_all(q);
+		if (found != added) {
+			fprintf(stderr, "torture_user: %u keys of %u\n", found, added);
+			bad("keys of a set that was unmounted");
+		}
+		close(q);
+		return;
+	}
+	if (q >= 0)
+		close(q);
+	if (umount2(set_path, below(2) ? MNT_DETACH : 0))
+		bad("umount");
+}
+
 /* A queue of the processes: opened, or made with random attributes.  NULL: a private one. */
 static int open_own(const char *name)
 {
@@ -534,11 +727,18 @@ static void use(unsigned int queues)
 	queue = name;
 	if (!below(16))
 		poll_unbound(name);
+	if (!below(16)) {
+		use_set();
+		queue = name;
+	}
 	writer = !any_key || (!own && !below(4));
 	/* A worker that waits for ever in a private queue is killed at some time. */
 	q = own ? open_own(private ? NULL : name) : wq_open(name, writer ? O_WRONLY : O_RDWR, 0, 0);
 	note(&all->calls);
 	if (q < 0 && own && errno == EEXIST)
+		return;
+	/* It was given to another user, the set is closed, or root's quota is used up. */
+	if (q < 0 && limited && (errno == EACCES || errno == ENOSPC))
 		return;
 	if (q < 0) {
 		if (errno != ENOENT && errno != ENOMEM && errno != EINTR)
@@ -571,6 +771,10 @@ static void use(unsigned int queues)
 				disable(q);
 			if (!below(8))
 				watch(q);
+			if (own && !below(40))
+				watch_network(q);
+			if (!private && !below(4))
+				give(name);
 			if (!below(4))
 				may("kick", wq_kick_many(q, below(4) ? 1 + below(4) : UINT32_MAX));
 			if (!below(300))
@@ -584,6 +788,21 @@ static void use(unsigned int queues)
 	close(q);
 }
 
+/* Root without the capabilities that exceed quotas, and modes of files. */
+static void capabilities_drop(void)
+{
+	const __u32 drop = 1U << CAP_SYS_RESOURCE | 1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH;
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, data))
+		bad("capget");
+	data[0].effective &= ~drop;
+	data[0].permitted &= ~drop;
+	if (syscall(SYS_capset, &head, data))
+		bad("capset");
+}
+
 static void on_alarm(int sig)
 {
 	(void)sig;
@@ -595,6 +814,14 @@ static void worker(unsigned int seed, unsigned int queues)
 	struct itimerval every = { { 0, 7000 }, { 0, 7000 } };
 
 	rnd = seed;
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
+		queue = "all";
+		bad("a mount namespace");
+		_exit(1);
+	}
+	limited = below(2);
+	if (limited)
+		capabilities_drop();
 	if (below(2)) {
 		sigaction(SIGALRM, &act, NULL);
 		setitimer(ITIMER_REAL, &every, NULL);
@@ -629,11 +856,130 @@ static pid_t begin(unsigned int queues)
 	return pid;
 }
 
+/* The charges of each user. */
+static void charges(int dev, struct wq_info info[USERS])
+{
+	unsigned int i;
+
+	for (i = 0; i < USERS; i++) {
+		info[i] = (struct wq_info){ .size = sizeof(info[i]) };
+		if (seteuid(users[i]) || ioctl(dev, WQ_IOC_INFO, &info[i]))
+			bad("info");
+		if (seteuid(0))
+			bad("seteuid");
+	}
+}
+
+static bool is_charged_as(const struct wq_info *a, const struct wq_info *b)
+{
+	return a->charged_queues == b->charged_queues && a->charged_keys == b->charged_keys &&
+	       a->charged_waits == b->charged_waits && a->charged_bytes == b->charged_bytes &&
+	       a->charged_sources == b->charged_sources;
+}
+
+/* All queues of the processes have ended.  Bytes and sources may end a little later. */
+static void check_charges(int dev, const struct wq_info before[USERS])
+{
+	time_t late = time(NULL) + 20;
+	struct wq_info now[USERS];
+	unsigned int i;
+
+	for (i = 0; i < USERS; i++) {
+		charges(dev, now);
+		while (!is_charged_as(&before[i], &now[i]) && time(NULL) < late) {
+			usleep(10000);
+			charges(dev, now);
+		}
+		if (is_charged_as(&before[i], &now[i]))
+			continue;
+		note(&all->failed);
+		fprintf(stderr, "torture_user: user %u is charged %u queues, %llu keys, %u waits, %u sources, %llu bytes at the end, and was %u, %llu, %u, %u, %llu\n",
+			users[i], now[i].charged_queues, now[i].charged_keys, now[i].charged_waits,
+			now[i].charged_sources, now[i].charged_bytes, before[i].charged_queues,
+			before[i].charged_keys, before[i].charged_waits, before[i].charged_sources,
+			before[i].charged_bytes);
+	}
+}
+
+/*
+ * A private queue of each user, so that the kernel remembers the user until the end.  That of FULL takes
+ * all keys of the quota.
+ */
+static void queues_of_users(int q[USERS], const struct wq_info *limits)
+{
+	unsigned int i;
+
+	for (i = 0; i < USERS; i++) {
+		struct wq_attrs args = {
+			.size = sizeof(args), .max_keys = users[i] == FULL ? limits->user_keys : 1,
+		};
+
+		q[i] = open(WQ_DEVICE, O_RDWR | O_CLOEXEC);
+		if (seteuid(users[i]) || ioctl(q[i], WQ_IOC_OPEN, &args))
+			bad("a queue of a user");
+		if (seteuid(0))
+			bad("seteuid");
+	}
+}
+
+static void closed_write(const char *value)
+{
+	int fd = open(CLOSED, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, value, 1) != 1)
+		bad(CLOSED);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* 0 or an errno: a user makes a queue in the default set. */
+static int create_as(uid_t uid)
+{
+	int fd, ret = 0;
+
+	if (seteuid(uid))
+		bad("seteuid");
+	fd = open(WQ_DIRECTORY "/torture-closed", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		ret = errno;
+	if (seteuid(0))
+		bad("seteuid");
+	if (fd >= 0) {
+		close(fd);
+		wq_unlink("torture-closed");
+	}
+	return ret;
+}
+
+/* Processes without capabilities make no queues meanwhile. */
+static void close_set(void)
+{
+	int ret;
+
+	queue = "torture-closed";
+	closed_write("Y");
+	ret = create_as(ALICE);
+	if (ret != EACCES && ret != ENOMEM) {
+		errno = ret;
+		bad("create in a closed set");
+	}
+	usleep(some_time(20 * MS) / US);
+	closed_write("N");
+	ret = create_as(ALICE);
+	if (ret && ret != ENOMEM) {
+		errno = ret;
+		bad("create in a set that is open again");
+	}
+	note(&all->closed);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned int seconds, processes, queues, i;
 	char path[] = "/tmp/torture-XXXXXX", name[32];
 	pid_t pids[MAX_PROCESSES];
+	struct wq_info before[USERS];
+	int dev, kept[USERS];
 	time_t end;
 
 	if (argc < 2 || argc > 4) {
@@ -658,8 +1004,18 @@ int main(int argc, char **argv)
 		perror("torture_user: a directory in /tmp");
 		return 1;
 	}
+	snprintf(set_path, sizeof(set_path), "%s-set", path);
+	if (mkdir(set_path, 0700)) {
+		perror("torture_user: a directory in /tmp");
+		return 1;
+	}
 	rnd = time(NULL);
 	drop_caches("4");
+	queue = "all";
+	dev = open(WQ_DEVICE, O_RDWR | O_CLOEXEC);
+	charges(dev, before);
+	queues_of_users(kept, &before[0]);
+	charges(dev, before);
 	for (i = 0; i < processes; i++)
 		pids[i] = begin(queues);
 
@@ -668,6 +1024,8 @@ int main(int argc, char **argv)
 		usleep(some_time(50 * MS) / US);
 		if (!below(10))
 			drop_caches("2");
+		if (!below(10))
+			close_set();
 		i = below(processes);
 		if (pids[i] < 0) {
 			pids[i] = begin(queues);	/* fork() failed without memory */
@@ -699,9 +1057,12 @@ int main(int argc, char **argv)
 		unlinkat(dir, name, 0);
 	}
 	rmdir(path);
-	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, adds by a map %lu, descriptors of waits %lu, disables %lu, sources %lu, killed %lu, stopped %lu, interrupted %lu\n",
+	rmdir(set_path);
+	queue = "all";
+	check_charges(dev, before);
+	printf("processes: %lu calls, %lu failures, %lu files, gets %lu, given back twice %lu, dones %lu, attributes set %lu, adds by a map %lu, descriptors of waits %lu, disables %lu, sources %lu, given to a user %lu, over a quota %lu, sets mounted %lu, networks %lu, closed %lu, killed %lu, stopped %lu, interrupted %lu\n",
 	       all->calls, all->failed, all->opened, all->gets, all->again, all->dones, all->set, all->mapped,
-	       all->waits, all->disables, all->sources,
-	       all->killed, all->stopped, all->interrupted);
+	       all->waits, all->disables, all->sources, all->given, all->over, all->sets,
+	       all->networks, all->closed, all->killed, all->stopped, all->interrupted);
 	return all->failed ? 1 : 0;
 }

@@ -7,8 +7,8 @@
  * is in arrays, and no function is optimized.  The model was written from the contract
  * alone: if model and module differ, one of them is wrong.
  *
- * It is a model of one queue.  Names, owners, quotas, sets and sources are not part of it, because no
- * state of a key depends on them.
+ * It is a model of one queue.  Names, owners, quotas, sets and sources are not part of it, because
+ * no state of a key depends on them.
  */
 #ifndef _WQ_MODEL_H
 #define _WQ_MODEL_H

@@ -1006,8 +1006,8 @@ static int call_wait_drain(struct world *w)
 /* ---- owners, and sets of names ---- */
 
 /*
- * Repeat a call of a check until the fault has hit it or not: a fault happens once.  The system call
- * changes this thread alone.
+ * Repeat a call of a check until the fault has hit it or not: a fault happens once.  The system
+ * call changes this thread alone.
  */
 static void become(uid_t uid)
 {

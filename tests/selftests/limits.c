@@ -830,7 +830,7 @@ static int give_in_namespace(const char *name, int *stage)
 	return ret;
 }
 
-/* Its user 5 makes a namespace in it, with a set of names of its own, a queue in that and one beside. */
+/* Its user 5 makes a namespace in it, with a set of names, a queue in that and one beside. */
 static int nest_in_namespace(const char *name, int *stage)
 {
 	int q;

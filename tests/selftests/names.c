@@ -602,7 +602,8 @@ TEST_F(users, open_ACCEPT_of_another_users_queue_checks_its_mode)
 
 			/* other attributes than those of the queue, too */
 			if (!pid)
-				_exit(open_status(q_open(self->name, cases[i].oflag, flags, 0600, 77)));
+				_exit(open_status(q_open(self->name, cases[i].oflag, flags, 0600,
+							 77)));
 			EXPECT_EQ(cases[i].result, reap(pid))
 				TH_LOG("case %d, flags %#x", i, flags);
 		}

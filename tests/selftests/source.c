@@ -352,6 +352,7 @@ TEST_F_TIMEOUT(source, close_exit_and_detach_of_many_sources_wait_for_no_grace_p
 	EXPECT_TRUE(few);
 }
 
+/* kunit/source.c has the steps of this race one after the other. */
 TEST_F_TIMEOUT(source, after_detach_and_close_no_event_adds_a_key, LIMIT)
 {
 	struct wq_stat before, after;

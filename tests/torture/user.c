@@ -791,7 +791,8 @@ static void use(unsigned int queues)
 /* Root without the capabilities that exceed quotas, and modes of files. */
 static void capabilities_drop(void)
 {
-	const __u32 drop = 1U << CAP_SYS_RESOURCE | 1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH;
+	const __u32 drop = 1U << CAP_SYS_RESOURCE | 1U << CAP_DAC_OVERRIDE |
+			   1U << CAP_DAC_READ_SEARCH;
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
 
@@ -902,8 +903,8 @@ static void check_charges(int dev, const struct wq_info before[USERS])
 }
 
 /*
- * A private queue of each user, so that the kernel remembers the user until the end.  That of FULL takes
- * all keys of the quota.
+ * A private queue of each user, so that the kernel remembers the user until the end.  That of FULL
+ * takes all keys of the quota.
  */
 static void queues_of_users(int q[USERS], const struct wq_info *limits)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The calls of a program other than verbs of /dev/wq: opening, closing, polling and passing its
- * files, reading debugfs and fdinfo, and calls on files of other kinds.
+ * files, reading debugfs and fdinfo, owners and mounts of queues, networks, and calls on files of
+ * other kinds.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,9 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <linux/capability.h>
 #include <linux/fs.h>
 
 #include "exec.h"
+
+#define SET	"/tmp/fuzz-set"	/* where programs mount sets of names of their own */
+#define CLOSED	"/sys/module/wq/parameters/closed"
 
 static int slot[FUZZ_SLOTS];
 static int epoll_fd, sockets[2];	/* -1 until a program uses them */
@@ -311,6 +317,153 @@ __s32 do_path(struct task *t, const struct call *c)
 	if (ret >= 0)
 		slot_set(c->arg[A_FD], ret);
 	return ret < 0 ? ret : 0;
+}
+
+/* Switch a capability of this thread that it has, and that exceeds quotas. */
+static void exceed_quotas(bool on)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, data))
+		return;
+	data[0].effective &= ~(1U << CAP_SYS_RESOURCE);
+	if (on)
+		data[0].effective |= data[0].permitted & 1U << CAP_SYS_RESOURCE;
+	syscall(SYS_capset, &head, data);
+}
+
+/* Another owner or group, by the path of a queue or by its file. */
+__s32 do_chown(struct task *t, const struct call *c)
+{
+	__u8 name = c->arg[A_NAME] % NAMES, how = c->arg[A_HOW];
+	__u32 id = PICK(uids, c->arg[A_UID]);
+	uid_t uid = how & 2 ? ~0U : id, gid = how & 2 ? id : ~0U;
+	char path[WQ_NAME_MAX + 16];
+	int fd = slot_of(c, A_FD);
+	struct stat st;
+	__s32 ret;
+
+	snprintf(path, sizeof(path), "/dev/wqueue/%.*s", WQ_NAME_MAX, names[name]);
+	/* Never files elsewhere, as /dev/wq. */
+	if (how & 1 ? fstat(fd, &st) || !S_ISFIFO(st.st_mode) : !!strchr(names[name], '/'))
+		return 0;
+	if (how & 4)
+		exceed_quotas(false);
+	if (how & 1)
+		ret = CALL(t, fchownat(fd, "", uid, gid, AT_EMPTY_PATH));
+	else
+		ret = CALL(t, fchownat(AT_FDCWD, path, uid, gid, how & 8 ? AT_SYMLINK_NOFOLLOW : 0));
+	if (how & 4)
+		exceed_quotas(true);
+	return ret;
+}
+
+/* A mount of the default set or of one of its own, an open in it, and its end. */
+__s32 do_mount(struct task *t, const struct call *c)
+{
+	static const char *const options[] = {
+		"newinstance", "newinstance,keys=3", "newinstance,queues=1",
+		"newinstance,uid=1000,mode=700", "", "newinstance,keys=0",
+	};
+	__u8 name = c->arg[A_NAME] % NAMES, how = c->arg[A_HOW];
+	char path[WQ_NAME_MAX + 16];
+	__s32 ret;
+
+	mkdir(SET, 0755);
+	if (how < ARRAY_SIZE(options))
+		return CALL(t, mount("wqueue", SET, "wqueue", 0, options[how]));
+	switch (how) {
+	case 6:
+		return CALL(t, umount2(SET, 0));
+	case 7:
+		return CALL(t, umount2(SET, MNT_DETACH));
+	case 8:
+		return CALL(t, mount(NULL, SET, NULL, MS_REMOUNT, "keys=2,queues=3"));
+	case 9:
+		return CALL(t, mount(NULL, SET, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+	}
+	/* Never files elsewhere; the directory itself has no name. */
+	if (strchr(names[name], '/'))
+		return 0;
+	snprintf(path, sizeof(path), SET "/%.*s", WQ_NAME_MAX, names[name]);
+	if (how == 10)
+		return CALL(t, unlink(path));
+	ret = CALL(t, open(path, how == 15 ? O_RDWR | O_CREAT : open_flags(how - 11), 0644));
+	if (ret >= 0)
+		slot_set(c->arg[A_FD], ret);
+	return ret < 0 ? ret : 0;
+}
+
+/* Only root can make queues in the default set. */
+__s32 do_closed(struct task *t, const struct call *c)
+{
+	const char *value = c->arg[A_HOW] % 2 ? "N" : "Y";
+	int fd = open(CLOSED, O_WRONLY | O_CLOEXEC);
+	__s32 ret;
+
+	if (fd < 0)
+		return -errno;
+	shared->closed |= *value == 'Y';
+	ret = CALL(t, write(fd, value, 1));
+	close(fd);
+	return ret < 0 ? ret : 0;
+}
+
+static int network = -1;
+
+void network_keep(void)
+{
+	network = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+}
+
+/* Moves this thread alone.  The network that it leaves ends, with its sources. */
+void network_back(void)
+{
+	setns(network, CLONE_NEWNET);
+}
+
+/* Enters a new network and attaches sources of it, or goes back. */
+__s32 do_network(struct task *t, const struct call *c)
+{
+	static const __u32 sources[] = { 0, 1, 8, 80 };
+	struct wq_net_args net = { .tables = 0 };
+	__u8 how = c->arg[A_HOW];
+	__s32 ret;
+
+	if (how % 2) {
+		network_back();
+		return 0;
+	}
+	if (unshare(CLONE_NEWNET))
+		return -errno;
+	begin(t);
+	ret = 0;
+	for (__u32 n = PICK(sources, how / 2); n && !ret; n--) {
+		struct wq_source_op op = {
+			.size = sizeof(op), .op = WQ_SOURCE_ATTACH, .kind = "net", .prefix = "n",
+			.arg = (uintptr_t)&net, .arg_size = sizeof(net),
+		};
+
+		ret = ioctl(slot_of(c, A_FD), WQ_IOC_SOURCE, &op);
+	}
+	return end(t, ret);
+}
+
+/* Ends all that a program leaves beside its files. */
+void calls_undo(void)
+{
+	int fd;
+
+	while (!umount2(SET, MNT_DETACH))
+		;
+	if (!shared->closed)
+		return;
+	fd = open(CLOSED, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "N", 1) != 1)
+		die(CLOSED);
+	close(fd);
+	shared->closed = false;
 }
 
 /* Changes the user of this thread alone: its own user again, or another one. */

@@ -94,7 +94,10 @@ __u32 load32(const void *p);
 
 #define NAMES	16
 
+#define UIDS	6
+
 extern const char names[NAMES][WQ_NAME_MAX];
+extern const __u32 uids[UIDS];
 
 void verbs_reset(void);
 __s32 verb(struct task *t, unsigned int cmd, void *args, __u32 size, bool tells);
@@ -106,10 +109,15 @@ do_call do_bind, do_recs, do_get, do_done, do_key, do_list, do_stat, do_info,
 
 void calls_reset(void);
 void calls_close(void);
+void calls_undo(void);
 int slot_of(const struct call *c, enum arg a);
 /* Close what is in a slot, and put a file there. */
 void slot_set(__u8 i, int fd);
 do_call do_open, do_close, do_dup, do_ioctl, do_poll, do_epoll, do_fcntl, do_file, do_fdinfo,
-	do_debugfs, do_path, do_uid, do_sleep, do_pass, do_rw;
+	do_debugfs, do_path, do_chown, do_mount, do_closed, do_network, do_uid, do_sleep, do_pass,
+	do_rw;
+/* The network of the worker, which each program begins in. */
+void network_keep(void);
+void network_back(void);
 
 #endif

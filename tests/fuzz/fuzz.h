@@ -114,6 +114,7 @@ struct shared {
 	struct prog prog;
 	struct outcome outcome[FUZZ_CALLS];
 	__u32 named;		/* named queues that may have to be unlinked, a bit for each */
+	bool closed;		/* the default set may be closed */
 	char fault[512];	/* the first error in the results of the program, or "" */
 };
 
@@ -123,7 +124,7 @@ extern int trace_fd[FUZZ_TASKS];
 
 /* Runs shared->prog for each byte read from @go, then writes a byte to @ready. */
 void worker(int go, int ready) __attribute__((noreturn));
-/* Removes the queues that the last program may have left. */
+/* Removes the queues that the last program may have left, and its mounts, and opens the set. */
 void names_unlink(void);
 /*
  * Compares the state without open files to that before the first program. Returns the first

@@ -34,7 +34,8 @@ static const __u32 flag_values[] = {
 static const __u32 modes[] = { 0600, 0, 0666, 0200, 0400, 0777, 01000, ~0U };
 
 static const __u32 max_keys_values[] = {
-	0, 1, 2, 3, 16, 65536, WQ_MAX_KEYS, WQ_MAX_KEYS + 1, ~0U, 0,
+	0, 1, 2, 3, 16, 65536, WQ_MAX_KEYS, WQ_MAX_KEYS + 1, ~0U,
+	1U << 24,	/* all keys of a user's quota */
 };
 
 static const __s64 leases[] = {
@@ -98,7 +99,7 @@ static __u32 attr_put(struct wq_attrs *args, const struct call *c)
 	return a->bit;
 }
 
-static const __u32 uids[] = { 0, 1000, 1001, 65534, 1U << 31, ~0U };
+const __u32 uids[UIDS] = { 0, 1000, 1001, 65534, 1U << 31, ~0U };
 
 static const __u32 counts_of_records[] = {
 	1, 2, 3, 16, 17, 0, 5, 15, 33, 64, 300, 4096, 32768, 32769,

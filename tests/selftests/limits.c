@@ -12,6 +12,7 @@
 
 #define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
 #define USER_KEYS	"/sys/module/wq/parameters/user_keys"
+#define SET		"/tmp/wqueue-limits"	/* where a test mounts a set */
 #define USER_BYTES	"/sys/module/wq/parameters/user_bytes"
 
 enum { PROCS = 8 };
@@ -842,9 +843,9 @@ static int nest_in_namespace(const char *name, int *stage)
 	write_file("/proc/self/setgroups", "deny");
 	if (write_file("/proc/self/uid_map", "0 5 1") || write_file("/proc/self/gid_map", "0 5 1") ||
 	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("wqueue", "/mnt", "wqueue", 0, "keys=10"))
+	    mount("wqueue", SET, "wqueue", 0, "keys=10"))
 		return 254;
-	q = open("/mnt/q", O_RDWR | O_CREAT, 0600);
+	q = open(SET "/q", O_RDWR | O_CREAT, 0600);
 	if (q < 0 || q_private(10) < 0)
 		return 253;
 	stay(stage);
@@ -911,6 +912,7 @@ TEST_F(limits, queues_and_sets_of_nested_user_namespaces_are_charged_to_the_oute
 	char map[64];
 	pid_t pid;
 
+	mkdir(SET, 0755);
 	snprintf(map, sizeof(map), "0 %d 1\n1 100000 65536", BOB);
 	pid = namespace_that(nest_in_namespace, BOB, map, self->name, stage);
 	EXPECT_TRUE(is_charged(BOB, 2, 20, 1, 64 << 10));
@@ -927,6 +929,7 @@ TEST_F(limits, queues_and_sets_of_nested_user_namespaces_are_charged_to_the_oute
 	EXPECT_EQ(0, reap(pid));
 	EXPECT_TRUE(EVENTUALLY(!info_of(100005).charged_queues));
 	munmap(stage, sizeof(*stage));
+	rmdir(SET);
 }
 
 TEST_F(limits, chown_beyond_the_limit_of_the_new_owner_fails_with_EDQUOT_and_changes_nothing)

@@ -270,14 +270,17 @@ class Guests(unittest.TestCase):
         self.assertEqual((FAILED, "BUG: y"), self.judge("", "wq: z\nBUG: y"))
         self.assertEqual((FAILED, "wq: z"), self.judge("", "a\nwq: z"))
 
-    def boots(self, *guests: tuple[str, str], name: str = "stock", kvm: bool = False) -> int:
-        """How often vm run boots if its guests end with these status lines and logs."""
+    def boots(self, *guests: tuple[str, str], name: str = "stock", kvm: bool = False,
+              out: str = "") -> int:
+        """How often vm run boots if its guests end with these status lines and logs, after this
+        output of the command."""
         booted = 0
 
         def run(self: guest._Guest) -> None:
             nonlocal booted
             (self.tmp / "result/status").write_text(guests[booted][0])
             (self.tmp / "console").write_text(guests[booted][1])
+            (self.tmp / "result/out").write_text(out)
             booted += 1
 
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()), \
@@ -300,6 +303,70 @@ class Guests(unittest.TestCase):
         self.assertEqual(1, self.boots(("", "Kernel panic - not syncing: Oops\n"), ("ok 0", "")))
         self.assertEqual(1, self.boots(("", stall), ("ok 0", ""), kvm=True))
         self.assertEqual(1, self.boots(("", stall), ("ok 0", ""), name="uml"))
+
+    # The lines of a log of 6.1 that matter.  The int3 is gone: "66 90" is a NOP.
+    INT3 = """\
+[    9.101452] wq: loading out-of-tree module taints kernel.
+[   31.093098] int3: 0000 [#1] PREEMPT SMP NOPTI
+[   31.093101] CPU: 1 PID: 311 Comm: cgroup Tainted: G           OE      6.1.0-56-amd64 #1
+[   31.093110] Hardware name: QEMU Standard PC (Q35 + ICH9, 2009)
+[   31.093115] RIP: 0010:__mod_timer+0x1c3/0x370
+[   31.093140] Code: 41 89 c4 85 c0 75 09 83 e3 01 0f 85 54 ff ff ff 41 8b 4f 20 66 <90> f7 c1 00 00
+[   31.093144] RSP: 0018:ffffaf1600013e00 EFLAGS: 00000046
+[   31.093150] RAX: 0000000000000000 RBX: 0000000000000000 RCX: 0000000000280003
+[   31.093190] Call Trace:
+[   31.093200]  wq_add+0x60/0x90 [wq]
+[   31.093300] ---[ end trace 0000000000000000 ]---
+[   31.093310] RIP: 0010:__mod_timer+0x1c3/0x370
+[   31.093400] Kernel panic - not syncing: Fatal exception
+"""
+    OOPS = """\
+[   31.093090] BUG: kernel NULL pointer dereference, address: 0000000000000010
+[   31.093092] #PF: supervisor write access in kernel mode
+[   31.093098] Oops: 0002 [#1] PREEMPT SMP NOPTI
+[   31.093101] CPU: 1 PID: 311 Comm: cgroup Tainted: G           OE      6.1.0-56-amd64 #1
+[   31.093115] RIP: 0010:wq_take+0x1c3/0x370 [wq]
+[   31.093140] Code: 41 89 c4 85 c0 75 09 83 e3 01 0f 85 54 ff ff ff 41 8b 4f 20 66 <90> f7 c1 00 00
+[   31.093144] RSP: 0018:ffffaf1600013e00 EFLAGS: 00010246
+[   31.093190] Call Trace:
+[   31.093400] Kernel panic - not syncing: Fatal exception
+"""
+
+    def test_only_a_crash_that_shows_a_broken_CPU_boots_once_more(self) -> None:
+        in_kernel = self.OOPS.replace("wq_take+0x1c3/0x370 [wq]", "__list_add+0x1c3/0x370")
+        broken = [
+            self.INT3, self.INT3.replace("\n", "\r\n"),
+            self.INT3.replace("] int3: 0000", "] Oops: int3: 0000"),
+            in_kernel.replace("00010246", "00018246"), in_kernel.replace("00010246", "00010244"),
+            in_kernel.replace("00010246", "ffff888003a12346"),
+        ]
+        sound = [
+            self.OOPS, in_kernel, "",
+            # in a module, or nowhere, whatever else the report has
+            self.OOPS.replace("00010246", "00018246"),
+            self.OOPS.replace("Oops: 0002", "int3: 0000"),
+            self.INT3.replace("+0x1c3/0x370\n", "+0x1c3/0x370 [wq]\n", 1),
+            self.INT3.replace("__mod_timer+0x1c3/0x370", "0xffffffffc0a01234", 1),
+            # an int3 in the code: a jump behind the end of a function
+            self.INT3.replace("66 <90>", "cc <cc>"),
+            # what came first may be the cause
+            "[   30.1] BUG: KASAN: slab-use-after-free in wq_take+0x1/0x2 [wq]\n" + self.INT3,
+            "[   30.1] WARNING: CPU: 0 PID: 1 at wq_core.c:1 wq_take+0x1/0x2 [wq]\n" + self.INT3,
+            # the flags of another oops, and of the process
+            self.OOPS + self.INT3.replace("[#1]", "[#2]"),
+            in_kernel.replace("Call Trace:", "Call Trace:\n RSP: 002b:00007ffc EFLAGS: 00018246"),
+        ]
+        for log in broken:
+            with self.subTest(log):
+                self.assertEqual(2, self.boots(("start\n", log), ("ok 0", "")))
+        for log in sound:
+            with self.subTest(log):
+                self.assertEqual(1, self.boots(("start\n", log), ("ok 0", "")))
+        self.assertEqual(2, self.boots(("start\n", self.INT3), ("", self.INT3), ("ok 0", "")))
+        self.assertEqual(1, self.boots(("start\n", self.INT3), ("ok 0", ""), kvm=True))
+        self.assertEqual(1, self.boots(("start\n", self.INT3), ("ok 0", ""), name="uml"))
+        self.assertEqual(1, self.boots(("start\n", self.INT3), ("ok 0", ""),
+                                       out="ok 1 a\nnot ok 2 b\n"))
 
     def test_qemu(self) -> None:
         def command(request: guest.Request, kvm: bool = False) -> str:

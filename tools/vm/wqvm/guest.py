@@ -98,6 +98,44 @@ def lost_timer(status: str, console: str) -> bool:
     return not status and "Kernel panic - not syncing: RCU Stall" in console
 
 
+# An x86 CPU saves flags in which bit 1 is set, and the bits 3, 5, 15 and 22 to 63 are not.
+_FIXED_FLAGS = 0xffffffffffc0802a
+_FIXED_VALUE = 0x2
+# A function of the kernel itself: one of a module has the module's name behind it.
+_IN_KERNEL = re.compile(r"RIP: 0010:[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+$")
+# They are the first lines of an oops.
+_OF_AN_OOPS = re.compile(r"BUG: (unable to handle|kernel NULL pointer)")
+
+
+def broken_cpu(console: str, splat: re.Pattern[str]) -> bool:
+    """Whether an emulated CPU crashed the kernel as no code can.
+
+    The first report is an oops in a function of the kernel, not of a module, with one of two signs:
+
+    - An int3 was executed, but the memory before the instruction pointer has none (0xcc). To patch
+      its code the kernel writes an int3 and replaces it. Another CPU still had the translation.
+      Seen in QEMU 8.0; an int3 that is in the code fails the run.
+    - The saved flags have bits that no CPU sets, or lack the bit that each CPU sets.
+    """
+    lines = [line.rstrip("\r") for line in console.split("\n")]
+    first = next((n for n, line in enumerate(lines)
+                  if re.search(r": [0-9a-f]{4} \[#1\]", line)), None)
+    if first is None or any(splat.search(line) and not _OF_AN_OOPS.search(line)
+                            for line in lines[:first]):
+        return False
+    end = next((n for n, line in enumerate(lines[first + 1:], first + 1)
+                if "Call Trace:" in line or "[#2]" in line), len(lines))
+    oops = lines[first:end]
+    place = next((line for line in oops if "RIP: " in line), "")
+    if not _IN_KERNEL.search(place):
+        return False
+    text = "\n".join(oops)
+    flags = re.search(r"EFLAGS: ([0-9a-f]+)", text)
+    code = re.search(r"Code: .*\b([0-9a-f]{2}) <[0-9a-f]{2}>", text)
+    return bool(flags and int(flags[1], 16) & _FIXED_FLAGS != _FIXED_VALUE
+                or code and code[1] != "cc" and "int3: 0000" in lines[first])
+
+
 def gdb_commands(sections: str, socket: Path, vmlinux: Path, modules: Sequence[Path]) -> str:
     """A script for gdb: the guest, and the symbols of the kernel and of the modules where they are.
     @sections: a line "MODULE SECTION ADDRESS" for each section, of the guest's /sys/module."""
@@ -337,15 +375,22 @@ class _Guest:
             self._failed(why, console)
         return status
 
-    def lost_timer(self) -> bool:
-        """Whether the emulator failed, so that the guest is to boot again."""
-        return self.kernel.definition.arch != "um" and not kvm_works() and lost_timer(
-            (self.tmp / "result/status").read_text(errors="replace"),
-            (self.tmp / "console").read_text(errors="replace"))
+    def emulator_failed(self) -> str:
+        """How the emulator failed, so that the guest is to boot again; "" if it did not."""
+        if self.kernel.definition.arch == "um" or kvm_works():
+            return ""
+        console = (self.tmp / "console").read_text(errors="replace")
+        if lost_timer((self.tmp / "result/status").read_text(errors="replace"), console):
+            return "lost its timer while the kernel booted (RCU stall)"
+        # A failure that the command has reported stays one, and a shell is not repeated.
+        said = (self.tmp / "result/out").read_text(errors="replace")
+        if not self.request.shell and not re.search(r"^ *not ok ", said, re.MULTILINE) and \
+                broken_cpu(console, splat_pattern((HERE / "splat").read_text())):
+            return f"crashed the kernel (its log: {self._keep_log(console)[0]})"
+        return ""
 
-    def _failed(self, why: str, console: str) -> None:
-        name = self.kernel.definition.name
-        log = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    def _keep_log(self, console: str) -> tuple[Path, str]:
+        log = f"{self.kernel.definition.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
         kept = SRC / "build/vm" / log
         with contextlib.suppress(OSError):
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -353,6 +398,11 @@ class _Guest:
             kept = CACHE / log      # the project may be read-only
         text = console + (self.tmp / "qemu.log").read_text(errors="replace")
         kept.write_text(text)
+        return kept, text
+
+    def _failed(self, why: str, console: str) -> None:
+        name = self.kernel.definition.name
+        kept, text = self._keep_log(console)
         lines = text.replace("\r", "").splitlines()
         # a report's first lines have the cause; its end, with all registers, has none
         first = lines.index(why) if why in lines else max(len(lines) - 30, 0)
@@ -415,7 +465,8 @@ def run_guest(request: Request) -> int:
             (tmp / "initramfs").write_bytes(pack(kernel, packed, values, share, request.command))
             with _raw_terminal(request.shell):
                 guest.run()
-            if not again or not guest.lost_timer():
+            how = guest.emulator_failed() if again else ""
+            if not how:
                 return guest.verdict()
         again = False
-        say("an emulated CPU lost its timer while the kernel booted (RCU stall); once more")
+        say(f"an emulated CPU {how}; the guest runs once more")

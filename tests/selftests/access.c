@@ -9,9 +9,7 @@
 #include <dirent.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/syscall.h>
 
-#include <linux/capability.h>
 #include <linux/landlock.h>
 #include <linux/perf_event.h>
 
@@ -386,27 +384,6 @@ TEST_F(users, landlock_decides_about_create_and_unlink_by_ioctl_as_about_those_o
 
 /* ---- capabilities ---- */
 
-/* A child that is BOB with this capability and no other; -1: with none. */
-static pid_t capable(int cap)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
-	pid_t pid = child();
-
-	if (!pid) {
-		if (cap >= 0) {
-			data[cap / 32].permitted = 1U << cap % 32;
-			data[cap / 32].effective = 1U << cap % 32;
-		}
-		if (setgroups(0, NULL) || setresgid(OTHERS, OTHERS, OTHERS) ||
-		    prctl(PR_SET_KEEPCAPS, 1) || setresuid(BOB, BOB, BOB) ||
-		    syscall(SYS_capset, &head, data))
-			_exit(255);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	}
-	return pid;
-}
-
 /* ALICE's queue, which she alone may use; the limit is that of one queue a user. */
 static int use_capability(const char *name, int cap)
 {
@@ -446,7 +423,7 @@ TEST_F_TIMEOUT(users, shutdown_by_a_writer_needs_read_access_or_the_owner_or_CAP
 	for (int cap = -1; cap <= last; cap++) {
 		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0622));
 		q = q_attach(self->name, O_RDWR);
-		pid = capable(cap);
+		pid = capable(BOB, cap);
 		if (!pid)
 			_exit(end_as_writer(self->name, cap));
 		ASSERT_EQ(0, reap(pid)) {
@@ -487,7 +464,7 @@ TEST_F_TIMEOUT(users, capabilities_are_those_of_files_and_sys_resource, 60)
 
 		ASSERT_EQ(0, create_as(ALICE, GROUP, self->name, 0600));
 		ASSERT_EQ(0, write_file(USER_QUEUES, "1"));
-		pid = capable(cap);
+		pid = capable(BOB, cap);
 		if (!pid)
 			_exit(use_capability(self->name, cap));
 		ret = reap(pid);

@@ -12,6 +12,9 @@
 #include <grp.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <linux/capability.h>
 
 #define CREATE	WQ_OPEN_CREATE
 #define EXCL	(WQ_OPEN_CREATE | WQ_OPEN_EXCL)
@@ -44,6 +47,27 @@ static inline pid_t user(uid_t uid, gid_t gid, gid_t group)
 	if (!pid) {
 		if (setgroups(!!group, &group) || setresgid(gid, gid, gid) ||
 		    setresuid(uid, uid, uid))
+			_exit(255);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	}
+	return pid;
+}
+
+/* A child that is this user with this capability and no other; -1: with none. */
+static inline pid_t capable(uid_t uid, int cap)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { 0 };
+	pid_t pid = child();
+
+	if (!pid) {
+		if (cap >= 0) {
+			data[cap / 32].permitted = 1U << cap % 32;
+			data[cap / 32].effective = 1U << cap % 32;
+		}
+		if (setgroups(0, NULL) || setresgid(OTHERS, OTHERS, OTHERS) ||
+		    prctl(PR_SET_KEEPCAPS, 1) || setresuid(uid, uid, uid) ||
+		    syscall(SYS_capset, &head, data))
 			_exit(255);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	}

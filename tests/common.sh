@@ -3,11 +3,11 @@
 # The common functions of the scripts that run tests in guests.  A script sets out, the
 # folder of its results, and runs in the project's folder.
 
-# The C selftests that a developer runs after each edit: those that take up to 4 s, and do not need
-# the module for themselves.
+# The C selftests that a developer runs after each edit, in User-mode Linux: those that take up to
+# 4 s, and do not need the module for themselves.  The quick KUnit cases have the rules of map.
 # shellcheck disable=SC2034  # for tests/run and tests/mutants/run
 quick_tests=(access arrays badbuf badinput bytes config debugfs delay drain errors files flush
-	groups libwq limits map metrics mount names park pause poll priority queue ratelimit readwrite
+	groups libwq limits metrics mount names park pause poll priority queue ratelimit readwrite
 	repeat restore source unbound uring woken)
 
 say() { echo "wq: $*" >&2; }

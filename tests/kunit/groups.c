@@ -702,7 +702,7 @@ static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(getter_wakes_when_a_lost_key_gives_its_slot_back),
 	KUNIT_CASE(poll_does_not_report_keys_of_a_group_at_its_limit),
 	KUNIT_CASE(threads_never_overlap_within_a_group),
-	KUNIT_CASE(groups_are_freed_with_their_last_key),
+	KUNIT_CASE_SLOW(groups_are_freed_with_their_last_key),
 	KUNIT_CASE(each_allocation_of_an_add_may_fail),
 	KUNIT_CASE(each_allocation_of_an_add_that_may_sleep_may_fail),
 	KUNIT_CASE(queue_of_groups_can_be_destroyed_with_keys_in_all_states),

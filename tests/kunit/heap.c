@@ -449,7 +449,7 @@ static struct kunit_case heap_cases[] = {
 	KUNIT_CASE(equal_times_keep_their_order_when_the_sequence_wraps),
 	KUNIT_CASE(the_extremes_of_time_sort_as_numbers),
 	KUNIT_CASE(an_insert_without_memory_changes_nothing),
-	KUNIT_CASE(a_hundred_and_forty_thousand_entries_come_and_their_memory_is_freed),
+	KUNIT_CASE_SLOW(a_hundred_and_forty_thousand_entries_come_and_their_memory_is_freed),
 	KUNIT_CASE(a_removal_frees_no_segment_with_slots_in_use_or_reserved),
 	{}
 };

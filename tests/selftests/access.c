@@ -762,15 +762,16 @@ TEST_F(users, an_unreadable_queue_leaks_nothing)
 	/* the files themselves, even if their directories are accessible */
 	ASSERT_EQ(0, stat(DEBUG, &debug));
 	ASSERT_EQ(0, stat(TRACING, &tracing));
+	/* none in a kernel without perf events, as User-mode Linux is */
 	id = read_number(TRACING "/events/wq/wq_add/id");
-	ASSERT_LT(0, id);
+	ASSERT_TRUE(id > 0 || access(paranoid, F_OK));
 	snprintf(was, sizeof(was), "%lld", level);
 	chmod(DEBUG, 0755);
 	chmod(TRACING, 0755);
 	write_file(paranoid, "1");
 	pid = user(BOB, OTHERS, 0);
 	if (!pid)
-		_exit(peep(self->name, holder, q, id));
+		_exit(peep(self->name, holder, q, id > 0 ? id : 0));
 	ret = reap(pid);
 	write_file(paranoid, was);
 	chmod(DEBUG, debug.st_mode & 07777);

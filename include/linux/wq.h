@@ -137,7 +137,8 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  * there, and a get takes keys together with a key whose last run was given back.
  *
  * The queue calls all operations with its lock held and interrupts off (on
- * PREEMPT_RT: interrupts on).  They must not sleep and cannot fail.
+ * PREEMPT_RT: interrupts on).  They must not sleep, must not call a function for this queue but
+ * wq_entry_key(), and cannot fail.
  *
  * The key of an embedded entry is NULL, with length 0, and the entry itself identifies it.
  *
@@ -162,7 +163,7 @@ struct wq_order_ops {
 /**
  * struct wq_clock - replaces CLOCK_MONOTONIC, for tests
  * @now: returns the time in ns, 0 or above; called in any context with the queue's
- *	lock held
+ *	lock held, so it must not sleep and must not call a function for this queue
  *
  * A queue with such a clock has no thread.  After the clock has moved, wq_tick()
  * makes the keys ready that have become due.
@@ -201,7 +202,8 @@ struct wq_failure {
  *
  * A limiter belongs to one queue.  The queue calls all operations but @free with
  * its lock held and interrupts off (on PREEMPT_RT: interrupts on).  So a limiter
- * needs no lock of its own, must not sleep and cannot fail.
+ * needs no lock of its own, must not sleep, must not call a function for this queue and cannot
+ * fail.
  */
 struct wq_limiter_ops {
 	s64 (*when)(struct wq_limiter *l, const struct wq_failure *f);
@@ -545,19 +547,20 @@ struct wq_controller;
  *	see wq_done_give_up().
  * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
  *	forgotten; negative errno: the key failed; above 0: done, and the key needs its next run
- *	after that many ns.  May sleep.  Must neither stop the controller nor drain the queue:
- *	both wait for @fn, and lockdep reports the deadlock.
+ *	after that many ns.  May sleep.
  * @gave_up: called before done for each key that is given up, with the last error of
- *	@fn; NULL: the controller logs the key
+ *	@fn; NULL: the controller logs the key.  May sleep
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.
- *	May free the entry's object after wq_embedded_exit().  Must not wait for the entry itself:
- *	a flush or a synchronous cancel or disable from there fails with -EDEADLK.  This applies to
- *	@embedded_gave_up, too.
+ *	May free the entry's object after wq_embedded_exit()
  * @embedded_gave_up: called for each embedded entry that is given up, by the rules of
  *	@gave_up
  * @data: first argument of these functions
  *
  * A key or an entry without a function fails with -EOPNOTSUPP.
+ *
+ * None of the four functions can wait for itself.  A flush, disable or synchronous cancel of the key
+ * or entry that it was called for fails with -EDEADLK, and so do wq_drain() of the queue and
+ * wq_controller_stop() of any of its controllers.
  */
 struct wq_controller_params {
 	struct wq *q;

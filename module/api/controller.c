@@ -10,9 +10,11 @@
  * key that was added during its run becomes ready.  Threads end for no other reason: a key of a
  * queue that is shut down can become ready again, when another consumer gives it back.
  *
- * A thread holds wq.drain_map while it calls the caller's function.  So lockdep reports
- * a drain or a stop from within that function, which would wait for itself.  The thread also notes
- * the token of its run, so a wait for the key or embedded entry of that run fails with -EDEADLK.
+ * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait for
+ * the key or embedded entry of the run would wait for the thread itself.  They fail with -EDEADLK.
+ * For this a thread notes the token of its run until the last of these functions has returned.
+ * It also holds wq.drain_map, which each wait for a run or for a drain acquires.  So lockdep reports
+ * a wait with a lock held that one of these functions takes.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -127,13 +129,10 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 	lock_map_acquire(&p->q->drain_map);
 	w->token = item->token;
 	ret = controller_call(w);
-	lock_map_release(&p->q->drain_map);
-	if (!w->token)
-		return false;
-
 	outcome = controller_outcome(p, item, ret);
-	if (outcome == WQ_OUTCOME_GIVE_UP)
+	if (w->token && outcome == WQ_OUTCOME_GIVE_UP)
 		controller_give_up(w, max_t(s64, ret, INT_MIN));
+	lock_map_release(&p->q->drain_map);
 	if (!w->token)
 		return false;
 	w->token = 0;
@@ -299,17 +298,20 @@ EXPORT_SYMBOL_GPL(wq_controller_start);
  * of the caller's functions is called any more.  So a module may be unloaded after
  * wq_destroy().
  *
- * Context: process, may sleep; not from a function of a controller of this queue, which
- * lockdep reports.
+ * Context: process, may sleep.
  *
- * Return: 0, or the error of wq_drain(); the threads have ended in either case.
+ * Return: 0, or the error of wq_drain(): the threads have ended in either case.  -EDEADLK: the
+ * caller is a function of a controller of this queue, and nothing has changed.
  */
 int wq_controller_stop(struct wq_controller *c, bool drain)
 {
 	struct wq *q = c->params.q;
 	unsigned int i;
+	u64 token;
 	int ret;
 
+	if (wq_controller_is_own(q, &token))
+		return -EDEADLK;
 	lock_map_acquire(&q->drain_map);
 	lock_map_release(&q->drain_map);
 	ret = drain ? wq_drain(q) : 0;

@@ -36,7 +36,6 @@
 
 #include "base/quota.h"
 #include "queue/attr.h"
-#include "queue/debugfs.h"
 #include "queue/order.h"
 #include "queue/queue.h"
 #include "queue/source.h"
@@ -586,7 +585,8 @@ int wq_pause(struct wq *q, u32 what, s64 ns)
 }
 EXPORT_SYMBOL_GPL(wq_pause);
 
-static void wq_shut(struct wq *q, bool drain)
+/* Shut down, with or without a drain. */
+void wq_shut(struct wq *q, bool drain)
 {
 	struct wq_cs cs;
 
@@ -618,8 +618,6 @@ void wq_shutdown(struct wq *q)
 	wq_shut(q, false);
 }
 EXPORT_SYMBOL_GPL(wq_shutdown);
-
-#define WQ_DRAIN_LONG	(30LL * NSEC_PER_SEC)	/* after this time a drain logs what it waits for */
 
 /* Shut down for a process, which frees the delayed keys of a queue without a thread. */
 void wq_shutdown_process(struct wq *q, bool drain)
@@ -659,45 +657,6 @@ struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare)
 		wq_fence_put(spare);
 	return f;
 }
-
-/**
- * wq_drain() - shut down, and wait until no key is ready or processing
- * @q: the queue
- *
- * If a key was added during its run before the shut down, the drain also waits for its
- * next run.  The caller must hold none of the queue's keys.  If lockdep is on, it reports
- * a drain from within a controller's function, and a drain with a lock held that the
- * controller's function takes.  After 30 s the drain logs which keys it waits for.
- *
- * When it returns, a consumer may still be about to return from wq_done(), so end the
- * consumers before wq_destroy().
- *
- * Context: process, may sleep.
- *
- * Return: 0; -ECANCELED: wq_shutdown() ended the drain; -EINTR: a fatal signal ended the wait.  In
- * all cases the queue stays shut down.
- */
-int wq_drain(struct wq *q)
-{
-	struct wq_fence *f;
-	int ret;
-
-	lock_map_acquire(&q->drain_map);
-	lock_map_release(&q->drain_map);
-	wq_shut(q, true);
-	/* Few bytes: a module that ends could do nothing about a failure. */
-	f = wq_drain_join(q, wq_fence_new(GFP_KERNEL | __GFP_NOFAIL));
-	ret = wq_fence_sleep(q, f, WQ_KILLABLE, wq_deadline(WQ_DRAIN_LONG));
-	if (ret == -ETIMEDOUT) {
-		wq_log_drain(q);
-		ret = wq_fence_sleep(q, f, WQ_KILLABLE, S64_MAX);
-	}
-	wq_fence_put(f);
-	if (ret < 0)
-		return -EINTR;
-	return ret == WQ_END_DONE ? 0 : -ECANCELED;
-}
-EXPORT_SYMBOL_GPL(wq_drain);
 
 /**
  * wq_shutting_down() - whether the queue was shut down

@@ -23,6 +23,7 @@ struct wq_counters *wq_map_of(struct wq *q);
 void wq_unpin(struct wq *q);
 int wq_give(struct wq *q, kuid_t owner, const struct user_namespace *ns);
 void wq_force_bytes(struct wq *q);
+void wq_shut(struct wq *q, bool drain);
 void wq_shutdown_process(struct wq *q, bool drain);
 struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare);
 

@@ -546,14 +546,62 @@ static s64 look_at_drain_map(struct control_fixture *fx, struct tally *t, int n)
 	return 0;
 }
 
-/* Lockdep reports a drain or a stop from within fn, because these acquire the map. */
-static void fn_holds_the_map_that_drain_and_stop_acquire(struct kunit *test)
+/* Lockdep reports a wait with a lock held that fn takes, because waits acquire the map. */
+static void fn_holds_the_map_that_waits_acquire(struct kunit *test)
 {
 	control(test, 1, 0, look_at_drain_map);
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
 	if (IS_ENABLED(CONFIG_LOCKDEP))
 		KUNIT_EXPECT_FALSE(test, queue_drain_map_is_held(queue(test)));
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+static void gave_up_and_look_at_drain_map(void *data, const void *key, size_t len, int error)
+{
+	look_at_drain_map(data, NULL, 0);
+	gave_up(data, key, len, error);
+}
+
+static void gave_up_holds_the_map_that_waits_acquire(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 1, 0, fail);
+
+	if (!IS_ENABLED(CONFIG_LOCKDEP))
+		kunit_skip(test, "needs CONFIG_LOCKDEP");
+	p->gave_up = gave_up_and_look_at_drain_map;
+	start_by(test, p);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, given_up(test) == 1);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+}
+
+/* The drain comes first: the stop of the case would end it, but not a stop from within fn. */
+static s64 wait_for_own_end(struct control_fixture *fx, struct tally *t, int n)
+{
+	int ret = wq_drain(fx->base.q);
+
+	expect_same(&fx->verdict, ret, -EDEADLK, "drain");
+	if (ret == -EDEADLK)
+		expect_same(&fx->verdict, wq_controller_stop(fx->c, true), -EDEADLK, "stop");
+	return -EIO;
+}
+
+static void gave_up_and_wait_for_own_end(void *data, const void *key, size_t len, int error)
+{
+	wait_for_own_end(data, NULL, 0);
+	gave_up(data, key, len, error);
+}
+
+static void drain_and_stop_by_fn_and_gave_up_fail_with_EDEADLK(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 1, 0, wait_for_own_end);
+
+	p->gave_up = gave_up_and_wait_for_own_end;
+	start_by(test, p);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, given_up(test) == 1);
+	KUNIT_EXPECT_FALSE(test, wq_shutting_down(queue(test)));
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
@@ -1534,7 +1582,9 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(all_keys_are_worked_on),
 	KUNIT_CASE(fn_sees_the_key_bytewise),
 	KUNIT_CASE(a_key_added_while_it_runs_runs_once_more),
-	KUNIT_CASE(fn_holds_the_map_that_drain_and_stop_acquire),
+	KUNIT_CASE(fn_holds_the_map_that_waits_acquire),
+	KUNIT_CASE(gave_up_holds_the_map_that_waits_acquire),
+	KUNIT_CASE(drain_and_stop_by_fn_and_gave_up_fail_with_EDEADLK),
 	KUNIT_CASE(two_controllers_may_share_a_queue),
 	KUNIT_CASE(each_worker_has_the_name_and_a_number),
 	KUNIT_CASE(the_name_is_no_format_and_may_be_long),

@@ -670,6 +670,7 @@ static void gave_up(void *data, const void *key, size_t len, int error)
 	struct work *w = data;
 
 	w->flushed = wq_flush_key(queue(w->test), key, len, LONG);
+	w->disabled = wq_disable_key(queue(w->test), key, len, LONG);
 }
 
 static struct wq_controller *controller(struct kunit *test, struct work *w, unsigned int workers)
@@ -705,7 +706,7 @@ static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
 }
 
-static void flush_by_gave_up_of_its_own_key_fails_with_EDEADLK(struct kunit *test)
+static void flush_and_disable_by_gave_up_of_its_own_key_fail_with_EDEADLK(struct kunit *test)
 {
 	struct work w = { .fail = true, .go = true };
 	struct wq_controller *c = controller(test, &w, 1);
@@ -714,6 +715,7 @@ static void flush_by_gave_up_of_its_own_key_fails_with_EDEADLK(struct kunit *tes
 	wait_for_completion(&w.begun);
 	wq_controller_stop(c, true);
 	KUNIT_EXPECT_EQ(test, w.flushed, -EDEADLK);
+	KUNIT_EXPECT_EQ(test, w.disabled, -EDEADLK);
 }
 
 static void run_of_a_controller_may_flush_another_key(struct kunit *test)
@@ -1214,7 +1216,7 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(flush_with_add_waits_for_the_run_of_that_add),
 	KUNIT_CASE(flush_without_memory_fails_with_ENOMEM),
 	KUNIT_CASE(flush_of_a_controllers_own_run_fails_with_EDEADLK),
-	KUNIT_CASE(flush_by_gave_up_of_its_own_key_fails_with_EDEADLK),
+	KUNIT_CASE(flush_and_disable_by_gave_up_of_its_own_key_fail_with_EDEADLK),
 	KUNIT_CASE(run_of_a_controller_may_flush_another_key),
 	KUNIT_CASE(flush_reports_that_a_controller_gave_the_key_up),
 	KUNIT_CASE(disable_drops_the_pending_run_and_refuses_adds),

@@ -19,6 +19,24 @@
  * retries the keys that failed.
  *
  * The kernel-doc of each function is beside its definition, in wq_*.c and module/.
+ *
+ * Results, for keys and embedded entries alike:
+ *
+ *  - Below 0: an errno.  Nothing has changed, unless the function's kernel-doc names the error as an
+ *    exception.
+ *  - An add returns 1 if it changed the state of the key, and 0 if it was coalesced.
+ *  - A function that reports a state returns WQ_KEY_* bits, of the state from before the call.  0
+ *    means that the key is idle, or that the queue does not know it.
+ *  - A wait for a run returns how the run ended, WQ_END_*.  WQ_END_DONE is 0.
+ *  - An enable returns 1 if adds were refused and are accepted again, else 0.
+ *  - -ERESTARTSYS: a signal ended a wait.  A wait for a run or for a drain ends by a fatal signal
+ *    alone.
+ *  - -EDEADLK: the wait would wait for its caller.
+ *
+ * Differences that stay: keys have a length, which can be bad.  The queue forgets a key that is idle,
+ * and an object keeps its entry.  Disables of an entry nest, as those of a work_struct do, because
+ * each caller knows of its own.  Disables of a key don't nest, because processes disable keys as
+ * well, and may end.
  */
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H
@@ -26,6 +44,7 @@
 #include <linux/container_of.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
+#include <linux/minmax.h>
 #include <linux/rbtree.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
@@ -400,7 +419,7 @@ struct wq_embedded {
 	struct wq_entry entry;
 	struct wq *q;
 	u32 disabled;
-	bool failed;	/* the last run that has ended */
+	u8 end;		/* WQ_END_*, of the last run that has ended */
 #ifdef CONFIG_LOCKDEP
 	struct lockdep_map map;
 #endif
@@ -460,7 +479,7 @@ int wq_embedded_cancel(struct wq_embedded *x);
 int wq_embedded_cancel_sync(struct wq_embedded *x);
 int wq_embedded_disable(struct wq_embedded *x);
 int wq_embedded_disable_sync(struct wq_embedded *x);
-bool wq_embedded_enable(struct wq_embedded *x);
+int wq_embedded_enable(struct wq_embedded *x);
 
 int wq_embedded_flush(struct wq_embedded *x, s64 timeout);
 
@@ -535,6 +554,25 @@ void wq_until(void (*fn)(void *data), void *data, s64 period);
 
 struct wq_controller;
 
+/* private: no errno and no number of bytes has this bit */
+#define WQ_AFTER_BIT	((s64)1 << 62)
+
+/**
+ * WQ_AFTER() - what a function of a controller returns for another run
+ * @ns: when the key or entry is to be added again, in ns from the end of the run; 0 or less: at
+ *	once.  At most 2^62 - 1, some 146 years
+ *
+ * The run is done, and the failures are forgotten.
+ *
+ * Context: any.
+ *
+ * Return: a value for wq_controller_params.fn and wq_controller_params.embedded_fn.
+ */
+static inline s64 WQ_AFTER(s64 ns)
+{
+	return WQ_AFTER_BIT | clamp_t(s64, ns, 0, WQ_AFTER_BIT - 1);
+}
+
 /**
  * struct wq_controller_params - parameters of wq_controller_start()
  * @q: the queue.  The caller keeps it, and must not destroy it before the controller
@@ -546,8 +584,9 @@ struct wq_controller;
  *	is lower and not 0, it applies instead.  A key that is given up is parked with the error,
  *	see wq_done_give_up().
  * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
- *	forgotten; negative errno: the key failed; above 0: done, and the key needs its next run
- *	after that many ns.  May sleep.
+ *	forgotten; negative errno: the key failed; WQ_AFTER(): done, and the key needs its next run
+ *	after that time.  Another value above 0, such as a number of bytes, is logged once and counts
+ *	as 0.  May sleep.
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key.  May sleep
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.

@@ -107,15 +107,26 @@ static u32 controller_retries(const struct wq_controller_params *p)
 	return parks_after ? min(parks_after, p->max_retries) : p->max_retries;
 }
 
-/* The outcome of a key whose function returned @ret. */
+/*
+ * The outcome of a key whose function returned *@ret, which is only positive afterwards if it is the
+ * delay of another run.
+ */
 static u32 controller_outcome(const struct wq_controller_params *p, const struct wq_item *item,
-			      s64 ret)
+			      s64 *ret)
 {
-	if (ret > 0)
+	if (*ret < 0)
+		return item->failures < controller_retries(p) ? WQ_OUTCOME_RETRY :
+								WQ_OUTCOME_GIVE_UP;
+	if (*ret & WQ_AFTER_BIT) {
+		*ret &= ~WQ_AFTER_BIT;
 		return WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
-	if (!ret)
-		return WQ_OUTCOME_FORGET;
-	return item->failures < controller_retries(p) ? WQ_OUTCOME_RETRY : WQ_OUTCOME_GIVE_UP;
+	}
+	if (*ret)
+		pr_warn_once("wq: %s: %ps returned %lld, which is neither 0, an errno nor WQ_AFTER()\n",
+			     current->comm, item->len ? (void *)p->fn : (void *)p->embedded_fn,
+			     *ret);
+	*ret = 0;
+	return WQ_OUTCOME_FORGET;
 }
 
 /* Process a key, and set @cause for its done.  Returns false if the run ended with its entry. */
@@ -129,7 +140,7 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 	lock_map_acquire(&p->q->drain_map);
 	w->token = item->token;
 	ret = controller_call(w);
-	outcome = controller_outcome(p, item, ret);
+	outcome = controller_outcome(p, item, &ret);
 	if (w->token && outcome == WQ_OUTCOME_GIVE_UP)
 		controller_give_up(w, max_t(s64, ret, INT_MIN));
 	lock_map_release(&p->q->drain_map);

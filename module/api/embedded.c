@@ -40,7 +40,6 @@
 
 #include "api/controller.h"
 #include "api/embedded.h"
-#include "api/flush.h"
 #include "core.h"
 #include "queue/queue.h"
 #include "state/idle.h"
@@ -170,20 +169,28 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 		return ret;
 
 	embedded_debug_begin(x, on_stack);
-	*x = (struct wq_embedded){ .q = wq_pin(q) };
+	*x = (struct wq_embedded){ .q = wq_pin(q), .end = WQ_END_NO_RUN };
 	lockdep_init_map(&x->map, name, key, 0);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(__wq_embedded_init);
 
+/* WQ_KEY_* of an entry. */
+static u32 embedded_bits(const struct wq_embedded *x)
+{
+	const struct wq *q = x->q;
+
+	return wq_key_bits(q, &q->kernel, &x->entry) | (x->disabled ? WQ_KEY_DISABLED : 0);
+}
+
 /* Drop the runs that an entry waits for, and its failures.  Returns its state from before. */
 static u32 embedded_drop(struct wq_cs *cs, struct wq_embedded *x)
 {
 	struct wq *q = cs->q;
-	u32 bits = wq_key_bits(q, &q->kernel, &x->entry);
+	u32 bits = embedded_bits(x);
 
 	wq_assert_locked(cs);
-	if (bits)
+	if (bits & ~WQ_KEY_DISABLED)
 		trace_wq_cancel(q, wq_shown_key(&x->entry), x->entry.len, bits);
 	wq_drop_entry(cs, &x->entry);
 	return bits;
@@ -197,8 +204,8 @@ static u32 embedded_cancel(struct wq_embedded *x, bool disable)
 
 	embedded_debug_use(x);
 	wq_lock(&cs, x->q);
-	x->disabled += disable;
 	bits = embedded_drop(&cs, x);
+	x->disabled += disable;
 	wq_unlock(&cs);
 	return bits;
 }
@@ -276,8 +283,8 @@ static int embedded_disable_sync(struct wq_embedded *x, bool enable)
 		return -EDEADLK;
 	embedded_check_wait(x);
 	wq_lock(&cs, q);
-	x->disabled++;
 	bits = embedded_drop(&cs, x);
+	x->disabled++;
 	waits = x->entry.state & ENTRY_PROCESSING;
 	if (waits) {
 		wait_begin(&cs, x, true, &w);
@@ -412,6 +419,7 @@ static void embedded_info(struct wq_embedded *x, struct wq_key_info *info, bool 
 	embedded_debug_use(x);
 	wq_lock(&cs, q);
 	wq_key_info(&cs, &q->kernel, &x->entry, info);
+	info->state = embedded_bits(x);
 	if (forget)
 		wq_forget_entry(&cs, &x->entry);
 	wq_unlock(&cs);
@@ -456,7 +464,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_num_requeues);
  *
  * Context: as for wq_done().
  *
- * Return: WQ_KEY_* bits; 0: the entry is idle and has no failures.
+ * Return: WQ_KEY_* bits; 0: the entry is idle, has no failures and is not disabled.
  */
 int wq_embedded_query(struct wq_embedded *x)
 {
@@ -488,7 +496,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel);
  * @x: its entry
  *
  * Adds fail with -EBUSY until wq_embedded_enable() was called as often as this function and
- * wq_embedded_disable_sync().  A run in progress goes on.  If it ends with an outcome that
+ * wq_embedded_disable_sync(): disables nest, unlike those of a key, because no process can disable
+ * the entry and then end.  A run in progress goes on.  If it ends with an outcome that
  * adds the entry, wq_stat.dropped counts that add.
  *
  * Context: as for wq_done().
@@ -507,18 +516,17 @@ EXPORT_SYMBOL_GPL(wq_embedded_disable);
  *
  * Context: as for wq_done().
  *
- * Return: true: adds are accepted again; false: the entry is still disabled.
+ * Return: 1: adds are accepted again; 0: the entry is still disabled.
  */
-bool wq_embedded_enable(struct wq_embedded *x)
+int wq_embedded_enable(struct wq_embedded *x)
 {
 	struct wq_cs cs;
-	bool enabled;
+	bool enabled = false;
 
 	embedded_debug_use(x);
 	wq_lock(&cs, x->q);
 	if (!WARN_ON_ONCE(!x->disabled))
-		x->disabled--;
-	enabled = !x->disabled;
+		enabled = !--x->disabled;
 	wq_unlock(&cs);
 	return enabled;
 }
@@ -567,17 +575,19 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  * @timeout: how long to wait, in ns; 0: do not wait; WQ_FOREVER, or any negative value: wait
  *	until the runs have ended
  *
- * Each add before the call has had its full run when this returns 0 or WQ_END_FAILED.  A
- * pending delay is no add before it is due, so the call does not wait for it.  If no run is
- * pending or in progress, the call reports the last run.
+ * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED,
+ * WQ_END_GAVE_UP or WQ_END_NO_RUN.  A pending delay is no add before it is due, so the call does not
+ * wait for it.  If no run is pending or in progress, the call reports how the last run ended, as the
+ * entry remembers that, unlike a key.
  *
  * Context: process, may sleep.  With @timeout 0: as for wq_done().
  *
- * Return: 0: the run did not fail, or there was none; WQ_END_FAILED: the run failed: it ended
- * with WQ_OUTCOME_RETRY, or the controller gave the entry up; -ECANCELED: a cancel or disable
- * dropped the pending run; -EAGAIN: a run has not ended and @timeout is 0; -ETIMEDOUT; -EDEADLK:
- * the caller is the entry's own run in a controller; -EINTR: a fatal signal ended the wait;
- * -ESHUTDOWN: the queue ended before the run.
+ * Return: WQ_END_DONE, which is 0; WQ_END_FAILED: the run ended with WQ_OUTCOME_RETRY;
+ * WQ_END_GAVE_UP: it failed, and the entry was given up; WQ_END_NO_RUN: the entry has not run since
+ * its initialization; WQ_END_CANCELED: a cancel or disable dropped the pending run; WQ_END_OF_QUEUE:
+ * the queue ended before the run; -EAGAIN: a run has not ended, and @timeout is 0; -ETIMEDOUT;
+ * -ERESTARTSYS: a fatal signal ended the wait; -EDEADLK: the caller is the entry's own run in a
+ * controller.
  */
 int wq_embedded_flush(struct wq_embedded *x, s64 timeout)
 {
@@ -594,12 +604,12 @@ int wq_embedded_flush(struct wq_embedded *x, s64 timeout)
 		embedded_check_wait(x);
 	wq_lock(&cs, q);
 	if (!(x->entry.state & (ENTRY_DIRTY | ENTRY_PROCESSING)))
-		ret = x->failed ? WQ_END_FAILED : 0;
+		ret = x->end;
 	else if (timeout)
 		wait_begin(&cs, x, false, &w);
 	wq_unlock(&cs);
 	if (ret != -EAGAIN || !timeout)
 		return ret;
-	return wq_flush_result(wait_end(q, &w, deadline, WQ_KILLABLE));
+	return wait_end(q, &w, deadline, WQ_KILLABLE);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_flush);

@@ -8,7 +8,6 @@
 #include <linux/export.h>
 
 #include "api/controller.h"
-#include "api/flush.h"
 #include "queue/debugfs.h"
 #include "queue/queue.h"
 #include "verbs/key.h"
@@ -37,22 +36,6 @@ static int flush_wait_kernel(struct wq *q, struct wq_fence *f, s64 deadline)
 	return ret;
 }
 
-/* The result of a wait as the kernel API returns it: that of wq_embedded_flush(). */
-int wq_flush_result(int ret)
-{
-	switch (ret) {
-	case WQ_END_CANCELED:
-		return -ECANCELED;
-	case WQ_END_NO_RUN:
-		return -ENOENT;
-	case WQ_END_OF_QUEUE:
-		return -ESHUTDOWN;
-	case -ERESTARTSYS:
-		return -EINTR;
-	}
-	return ret;
-}
-
 /* wq_flush_key() without a wait, from any context. */
 static int flush_look(struct wq *q, struct wq_watch *w)
 {
@@ -62,7 +45,7 @@ static int flush_look(struct wq *q, struct wq_watch *w)
 	ret = wq_watch_key(q, w, GFP_ATOMIC);
 	if (ret)
 		return ret;
-	return w->state & (WQ_KEY_DIRTY | WQ_KEY_PROCESSING) ? -EAGAIN : -ENOENT;
+	return w->state & (WQ_KEY_DIRTY | WQ_KEY_PROCESSING) ? -EAGAIN : WQ_END_NO_RUN;
 }
 
 /**
@@ -73,9 +56,10 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * @timeout: how long to wait, in ns; 0: do not wait; WQ_FOREVER, or any negative value: wait
  *	until the runs have ended
  *
- * Each add before the call has had its full run when this returns 0 or above.  A pending delay is
- * no add before it is due, so the call does not wait for it.  A run that is given back is not over,
- * because the key is handed out again.
+ * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED,
+ * WQ_END_GAVE_UP or WQ_END_NO_RUN.  A pending delay is no add before it is due, so the call does not
+ * wait for it.  A run that is given back is not over, because the key is handed out again.  The
+ * queue does not remember runs that have ended, unlike an embedded entry.
  *
  * The caller must not work on the key, as all callers of wq_get() are one consumer.  Only the
  * function of a controller is recognized.  It may wait for another key, but if all threads of the
@@ -84,12 +68,12 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * Context: process, may sleep.  With @timeout 0: as for wq_done().  If lockdep is on, it reports a
  * wait with a lock held that a controller's function takes.
  *
- * Return: 0: the run was done; WQ_END_FAILED: it ended with WQ_OUTCOME_RETRY, or was given back the
- * second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; -ENOENT: no run is
- * pending or in progress; -ECANCELED: the pending run was dropped; -ESHUTDOWN: the queue ended
- * before the run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT; -EINTR: a fatal
- * signal ended the wait; -EDEADLK: the caller is the key's own run in a controller; -ENOMEM;
- * -EINVAL or -E2BIG for @len.
+ * Return: WQ_END_DONE, which is 0; WQ_END_FAILED: the run ended with WQ_OUTCOME_RETRY, or was given
+ * back the second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; WQ_END_NO_RUN:
+ * no run is pending or in progress; WQ_END_CANCELED: the pending run was dropped; WQ_END_OF_QUEUE:
+ * the queue ended before the run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT;
+ * -ERESTARTSYS: a fatal signal ended the wait; -EDEADLK: the caller is the key's own run in a
+ * controller; -ENOMEM; -EINVAL or -E2BIG for @len.
  */
 int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {
@@ -102,9 +86,7 @@ int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 	if (!timeout)
 		return flush_look(q, &w);
 	ret = flush_begin_kernel(q, &w);
-	if (!ret)
-		ret = flush_wait_kernel(q, w.fence, deadline);
-	return wq_flush_result(ret);
+	return ret ?: flush_wait_kernel(q, w.fence, deadline);
 }
 EXPORT_SYMBOL_GPL(wq_flush_key);
 
@@ -122,13 +104,13 @@ EXPORT_SYMBOL_GPL(wq_flush_key);
  * run is given back, the key is handed out again, and plain adds are coalesced with that run.
  *
  * A disabled key counts in max_keys.  Disables do not nest, unlike those of an embedded entry,
- * because processes disable keys as well, and may end.
+ * because processes disable keys as well, and may end: one enable undoes them all.
  *
  * Context: process, may sleep, as for wq_flush_key().  With @timeout 0: as for wq_done().
  *
  * Return: the key's state from before, as for wq_query(), or 0 if the queue did not know the key.
- * With these errors, the key is disabled: -ETIMEDOUT; -EINTR: a fatal signal ended the wait.  With
- * the following ones nothing has changed: -EDEADLK: the caller is the key's own run in a
+ * With these errors, the key is disabled: -ETIMEDOUT; -ERESTARTSYS: a fatal signal ended the
+ * wait.  With the following ones nothing has changed: -EDEADLK: the caller is the key's own run in a
  * controller, and @timeout is not 0; -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EINVAL or
  * -E2BIG for @len.
  */
@@ -148,7 +130,7 @@ int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
 		return ret;
 	ret = flush_wait_kernel(q, w.fence, deadline);
 	/* However the run ended, none is in progress. */
-	return ret < 0 ? wq_flush_result(ret) : w.state;
+	return ret < 0 ? ret : w.state;
 }
 EXPORT_SYMBOL_GPL(wq_disable_key);
 
@@ -160,16 +142,20 @@ EXPORT_SYMBOL_GPL(wq_disable_key);
  *
  * Context: as for wq_done().
  *
- * Return: the key's state from before, as for wq_query(), with WQ_KEY_DISABLED if it was disabled;
- * -ENOENT: the queue does not know the key; -EINVAL or -E2BIG for @len.
+ * Return: 1: the key was disabled, and adds are accepted again; 0: it was not; -EINVAL or -E2BIG for
+ * @len.
  */
 int wq_enable_key(struct wq *q, const void *key, size_t len)
 {
 	struct wq_key_info info;
 	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len);
 
-	return wq_op_init(q, &op, key, len) ?:
-	       wq_key_do(q, &q->kernel, &op, WQ_DO_ENABLE, &info) ?: info.state;
+	if (ret)
+		return ret;
+	/* The only error: the queue does not know the key. */
+	ret = wq_key_do(q, &q->kernel, &op, WQ_DO_ENABLE, &info);
+	return !ret && info.state & WQ_KEY_DISABLED;
 }
 EXPORT_SYMBOL_GPL(wq_enable_key);
 
@@ -190,8 +176,8 @@ EXPORT_SYMBOL_GPL(wq_enable_key);
  * Context: process, may sleep.
  *
  * Return: 0.  With these errors the queue stays shut down: -ECANCELED: wq_shutdown() ended the
- * drain; -EINTR: a fatal signal ended the wait.  -EDEADLK: the caller is a function of a controller
- * of this queue, and nothing has changed.
+ * drain; -ERESTARTSYS: a fatal signal ended the wait.  -EDEADLK: the caller is a function of a
+ * controller of this queue, and nothing has changed.
  */
 int wq_drain(struct wq *q)
 {
@@ -213,7 +199,7 @@ int wq_drain(struct wq *q)
 	}
 	wq_fence_put(f);
 	if (ret < 0)
-		return -EINTR;
+		return ret;
 	return ret == WQ_END_DONE ? 0 : -ECANCELED;
 }
 EXPORT_SYMBOL_GPL(wq_drain);

@@ -207,6 +207,15 @@ static int key_do(struct wq *q, const void *key, size_t len, u32 what, struct wq
 	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, &q->kernel, &op, what, info);
 }
 
+/* As key_do(), but returns the key's state from before, and 0 if the queue does not know the key. */
+static int key_state(struct wq *q, const void *key, size_t len, u32 what)
+{
+	struct wq_key_info info;
+	int ret = key_do(q, key, len, what, &info);
+
+	return ret == -ENOENT ? 0 : ret ?: info.state;
+}
+
 /**
  * wq_forget() - reset the failures of a key
  * @q: the queue
@@ -222,10 +231,7 @@ static int key_do(struct wq *q, const void *key, size_t len, u32 what, struct wq
  */
 int wq_forget(struct wq *q, const void *key, size_t len)
 {
-	struct wq_key_info info;
-	int ret = key_do(q, key, len, WQ_DO_FORGET, &info);
-
-	return ret == -ENOENT ? 0 : ret;
+	return min(key_state(q, key, len, WQ_DO_FORGET), 0);
 }
 EXPORT_SYMBOL_GPL(wq_forget);
 
@@ -373,14 +379,11 @@ EXPORT_SYMBOL_GPL(wq_done_key);
  *
  * Context: as for wq_done().
  *
- * Return: WQ_KEY_* bits; -ENOENT: the queue does not know the key; -EINVAL or -E2BIG for
- * @len.
+ * Return: WQ_KEY_* bits; 0: the queue does not know the key; -EINVAL or -E2BIG for @len.
  */
 int wq_query(struct wq *q, const void *key, size_t len)
 {
-	struct wq_key_info info;
-
-	return key_do(q, key, len, WQ_DO_QUERY, &info) ?: info.state;
+	return key_state(q, key, len, WQ_DO_QUERY);
 }
 EXPORT_SYMBOL_GPL(wq_query);
 
@@ -399,9 +402,7 @@ EXPORT_SYMBOL_GPL(wq_query);
  */
 int wq_cancel(struct wq *q, const void *key, size_t len)
 {
-	struct wq_key_info info;
-
-	return key_do(q, key, len, WQ_DO_CANCEL, &info) ?: info.state;
+	return key_state(q, key, len, WQ_DO_CANCEL);
 }
 EXPORT_SYMBOL_GPL(wq_cancel);
 

@@ -41,15 +41,13 @@ noinline void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 	int result = flags & WQ_ADD_RATE_LIMITED ? WQ_END_FAILED : WQ_END_DONE;
 
 	wq_assert_locked(cs);
+	if (e->state & ENTRY_PARKED || flags & OP_PARK)
+		result = WQ_END_GAVE_UP;
 	if (wq_is_embedded(e)) {
-		if (flags & OP_PARK)
-			result = WQ_END_FAILED;
 		/* A flush without a run to wait for reports how the last one ended. */
-		wq_embedded_of(e)->failed = result;
+		wq_embedded_of(e)->end = result;
 		if (!e->waited)
 			return;
-	} else if (e->state & ENTRY_PARKED || flags & OP_PARK) {
-		result = WQ_END_GAVE_UP;
 	}
 	wq_end_fences(cs, e, result, false);
 }

@@ -181,7 +181,13 @@ static s64 fail_first(struct control_fixture *fx, struct tally *t, int n)
 
 static s64 again_after(struct control_fixture *fx, struct tally *t, int n)
 {
-	return n == 1 ? fx->after : 0;
+	return n == 1 ? WQ_AFTER(fx->after) : 0;
+}
+
+/* As a function that returns how many bytes it has written. */
+static s64 return_a_number(struct control_fixture *fx, struct tally *t, int n)
+{
+	return fx->after;
 }
 
 /* Fails each time, and sleeps only after 5 s without a run of another thread. */
@@ -218,7 +224,7 @@ static s64 hold_and_fail_first(struct control_fixture *fx, struct tally *t, int 
 static s64 hold_and_again_after(struct control_fixture *fx, struct tally *t, int n)
 {
 	hold(fx, t, n);
-	return fx->after;
+	return WQ_AFTER(fx->after);
 }
 
 static struct tally *tally_of(struct control_fixture *fx, const void *key, size_t len)
@@ -683,7 +689,7 @@ static void retries_come_after_the_delay_of_the_limiter_to_the_ns(struct kunit *
 		pass(test, 1);
 		ASSERT_EVENTUALLY(test, runs(test, 'a') == i + 2);
 	}
-	ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+	ASSERT_EVENTUALLY(test, query(test, "a") == 0);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
@@ -835,7 +841,7 @@ static void a_key_added_while_it_fails_runs_again(struct kunit *test)
 
 static s64 fail_twice_then_far_away(struct control_fixture *fx, struct tally *t, int n)
 {
-	return n % 3 ? -EIO : fx->after;
+	return n % 3 ? -EIO : WQ_AFTER(fx->after);
 }
 
 /* --- stop --- */
@@ -1130,7 +1136,7 @@ static s64 fail_without_memory(struct control_fixture *fx, struct tally *t, int 
 
 static s64 after_without_memory(struct control_fixture *fx, struct tally *t, int n)
 {
-	return without_memory(fx, n, MSEC);
+	return without_memory(fx, n, WQ_AFTER(MSEC));
 }
 
 static void a_retry_without_memory_is_not_lost(struct kunit *test)
@@ -1148,7 +1154,7 @@ static void a_retry_without_memory_is_not_lost(struct kunit *test)
 		control(test, 1, 5, endings[i]);
 		add(test, "a");
 		ASSERT_EVENTUALLY(test, runs(test, 'a') == 4);
-		ASSERT_EVENTUALLY(test, query(test, "a") == -ENOENT);
+		ASSERT_EVENTUALLY(test, query(test, "a") == 0);
 		KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 		KUNIT_EXPECT_GE(test, fx->without_memory, 1);
 		KUNIT_EXPECT_EQ(test, given_up(test), 0);
@@ -1288,7 +1294,7 @@ static s64 end_somehow(struct control_fixture *fx, struct tally *t, int n)
 	if (n % 97 < 3)
 		return -EAGAIN;
 	if (n % 11 == 0)
-		return 1 + n % 1000;
+		return WQ_AFTER(n % 1000);
 	return 0;
 }
 
@@ -1374,7 +1380,7 @@ static VOID_STEP(let_all_go, let_all_go(test))
 #define COMES_TO_RUNS(k, n)	STEP(runs, .key = k), BECOMES(n)
 static VALUE_STEP(runs, runs(test, *s->key))
 
-#define GONE(k)			QUERY(k), BECOMES(-ENOENT)
+#define GONE(k)			QUERY(k), BECOMES(0)
 
 /* A counter of control_fixture, now and in time. */
 #define COUNT(field, n)		STEP(count, .arg = offsetof(struct control_fixture, field)), IS(n)
@@ -1514,21 +1520,27 @@ const struct row wq_controller_rows[] = {
 	ROW(a_key_is_tried_again_in_a_full_queue,
 	    LIMITED(MSEC, MSEC, .max_keys = 1), FAILS(2), CONTROL(1, 2, fail_first), ADD("a"),
 	    COMES_TO_RUNS("a", 3), GONE("a"), STOP),
-	ROW(a_result_above_0_is_the_time_to_the_next_run,
+	ROW(WQ_AFTER_is_the_time_to_the_next_run,
 	    RETURNS(30 * MSEC), CONTROL(2, 0, again_after), ADD("a"), COMES_TO_RUNS("a", 2),
 	    GONE("a"), GAP(0, 30 * MSEC), COUNT(given_up, 0), STOP, RUNS("a", 2)),
-	ROW(a_result_above_0_comes_to_the_ns,
+	ROW(WQ_AFTER_comes_to_the_ns,
 	    NEW_QUEUE(), RETURNS(1000 * HOUR), CONTROL(2, 0, again_after), ADD("a"), QUERY("a"),
 	    BECOMES(DELAYED), PASS(1000 * HOUR - 1), STATE("a", DELAYED), PASS(1), GONE("a"),
 	    RUNS("a", 2), STOP),
-	ROW(a_result_of_1_ns_is_a_time,
-	    RETURNS(1), CONTROL(1, 0, again_after), ADD("a"), COMES_TO_RUNS("a", 2),
-	    STOP_WITH_DRAIN),
-	ROW(a_result_above_0_forgets_the_failures_before_it,
+	ROW(WQ_AFTER_of_1_ns_is_a_time_and_of_0_or_less_at_once,
+	    RETURNS(1), CONTROL(1, 0, again_after), ADD("a"), COMES_TO_RUNS("a", 2), RETURNS(0),
+	    ADD("b"), COMES_TO_RUNS("b", 2), RETURNS(S64_MIN), ADD("c"), COMES_TO_RUNS("c", 2),
+	    STAT(retries, 3), STOP_WITH_DRAIN),
+	ROW(a_number_without_WQ_AFTER_is_no_time,
+	    RETURNS(1), CONTROL(1, 0, return_a_number), ADD("a"), COMES_TO_RUNS("a", 1),
+	    GONE("a"), RETURNS(INT_MAX), ADD("b"), COMES_TO_RUNS("b", 1), GONE("b"),
+	    RETURNS((1LL << 62) - 1), ADD("c"), COMES_TO_RUNS("c", 1), GONE("c"), STAT(retries, 0),
+	    COUNT(given_up, 0), STOP, COUNT(runs, 3)),
+	ROW(WQ_AFTER_forgets_the_failures_before_it,
 	    RETURNS(HOUR), CONTROL(1, 2, fail_twice_then_far_away), ADD("a"), QUERY("a"),
 	    BECOMES(DELAYED), RUNS("a", 3), REQUEUES("a"), IS(0), ADD("a"), COMES_TO_RUNS("a", 6),
 	    QUERY("a"), BECOMES(DELAYED), COUNT(given_up, 0), STOP),
-	ROW(the_greatest_result_waits_for_ever,
+	ROW(the_greatest_WQ_AFTER_waits_for_ever,
 	    RETURNS(S64_MAX), CONTROL(1, 0, again_after), ADD("a"), QUERY("a"), BECOMES(DELAYED),
 	    WORKERS_SLEEP, RUNS("a", 1), STOP_AT_ONCE(true)),
 
@@ -1572,7 +1584,7 @@ const struct row wq_controller_rows[] = {
 	    START("drain", drainer, 0), STILL_WAITS("drain"), LET_ALL_GO, ENDS("drain", 0),
 	    COUNT(runs, 6), STOP_WITH_DRAIN),
 	ROW(stop_leaves_the_queue_to_its_owner,
-	    CONTROL(1, 0, succeed), STOP_WITH_DRAIN, GET_FAILS(-ESHUTDOWN), STATE("a", -ENOENT)),
+	    CONTROL(1, 0, succeed), STOP_WITH_DRAIN, GET_FAILS(-ESHUTDOWN), STATE("a", 0)),
 	ROW(start_after_shutdown_runs_the_keys_that_are_left,
 	    ADD_EACH("abc"), SHUTDOWN, CONTROL(2, 0, succeed), COMES_TO(runs, 3), STOP_WITH_DRAIN),
 	{}

@@ -570,7 +570,7 @@ static void exit_ends_all_flushes(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	for (i = 0; i < ARRAY_SIZE(flushes); i++)
-		KUNIT_EXPECT_EQ(test, result(test, flushes[i]), -ECANCELED);
+		KUNIT_EXPECT_EQ(test, result(test, flushes[i]), WQ_END_CANCELED);
 }
 
 /*
@@ -608,7 +608,7 @@ static void an_object_may_be_freed_before_its_waiters_return(struct kunit *test)
 		wq_flush_end(NULL, held[--n]);
 	KUNIT_EXPECT_EQ(test, result(test, a[0]), WQ_END_FAILED);
 	for (i = 1; i < ARRAY_SIZE(a); i++)
-		KUNIT_EXPECT_EQ(test, result(test, a[i]), RUNNING);
+		KUNIT_EXPECT_EQ(test, result(test, a[i]), RUNNING | (i > 1 ? DISABLED : 0));
 }
 
 #define WAITERS	257
@@ -621,9 +621,9 @@ static int wait_in_crowd(void *arg)
 	case 0:
 		return wq_embedded_flush(&o->x, LIMIT);
 	case 1:
-		return wq_embedded_cancel_sync(&o->x) - RUNNING;
+		return (wq_embedded_cancel_sync(&o->x) & ~DISABLED) - RUNNING;
 	default:
-		return wq_embedded_disable_sync(&o->x) - RUNNING;
+		return (wq_embedded_disable_sync(&o->x) & ~DISABLED) - RUNNING;
 	}
 }
 
@@ -670,10 +670,10 @@ static void waits_end_with_the_queue(struct kunit *test)
 	a[2] = start_waiter(test, disabler, A);
 	wq_destroy(queue(test));
 	fixture(test)->q = NULL;
-	KUNIT_EXPECT_EQ(test, result(test, pending), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, result(test, a[0]), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, result(test, pending), WQ_END_OF_QUEUE);
+	KUNIT_EXPECT_EQ(test, result(test, a[0]), WQ_END_OF_QUEUE);
 	for (i = 1; i < ARRAY_SIZE(a); i++)
-		KUNIT_EXPECT_EQ(test, result(test, a[i]), RUNNING);
+		KUNIT_EXPECT_EQ(test, result(test, a[i]), RUNNING | (i > 1 ? DISABLED : 0));
 	KUNIT_EXPECT_EQ(test, add_object(A), -ESHUTDOWN);
 }
 
@@ -971,7 +971,7 @@ static void end_of_the_run_accepts_adds_before_cancel_sync_returns(struct kunit 
 	while (n)
 		wq_flush_end(queue(test), held[--n]);
 	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING);
-	KUNIT_EXPECT_EQ(test, result(test, b), RUNNING);
+	KUNIT_EXPECT_EQ(test, result(test, b), RUNNING | DISABLED);
 	KUNIT_EXPECT_EQ(test, query_object(A), READY);
 }
 
@@ -986,18 +986,20 @@ static void a_disabled_object_refuses_adds(struct kunit *test)
 	EXPECT_REFUSED(test, delay_object(A, SEC), -EBUSY);
 	EXPECT_REFUSED(test, fail_object(A), -EBUSY);
 	KUNIT_EXPECT_EQ(test, add_object(B), 1);
-	KUNIT_EXPECT_TRUE(test, wq_embedded_enable(&A->x));
+	KUNIT_EXPECT_EQ(test, wq_embedded_enable(&A->x), 1);
 	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 }
 
 static void disable_counts(struct kunit *test)
 {
-	wq_embedded_disable(&A->x);
-	KUNIT_EXPECT_EQ(test, wq_embedded_disable_sync(&A->x), 0);
-	KUNIT_EXPECT_EQ(test, wq_embedded_cancel_sync(&A->x), 0);
-	KUNIT_EXPECT_FALSE(test, wq_embedded_enable(&A->x));
+	KUNIT_EXPECT_EQ(test, wq_embedded_disable(&A->x), 0);
+	KUNIT_EXPECT_EQ(test, wq_embedded_disable_sync(&A->x), DISABLED);
+	KUNIT_EXPECT_EQ(test, wq_embedded_cancel_sync(&A->x), DISABLED);
+	KUNIT_EXPECT_EQ(test, wq_embedded_enable(&A->x), 0);
+	KUNIT_EXPECT_EQ(test, query_object(A), DISABLED);
 	KUNIT_EXPECT_EQ(test, add_object(A), -EBUSY);
-	KUNIT_EXPECT_TRUE(test, wq_embedded_enable(&A->x));
+	KUNIT_EXPECT_EQ(test, wq_embedded_enable(&A->x), 1);
+	KUNIT_EXPECT_EQ(test, query_object(A), 0);
 	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 }
 
@@ -1009,24 +1011,29 @@ static void disable_sync_waits_for_the_run(struct kunit *test)
 	EXPECT_STILL_WAITS(test, a);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING);
-	KUNIT_EXPECT_EQ(test, result(test, b), RUNNING);
+	KUNIT_EXPECT_EQ(test, result(test, b), RUNNING | DISABLED);
 	KUNIT_EXPECT_EQ(test, add_object(A), -EBUSY);
-	KUNIT_EXPECT_FALSE(test, wq_embedded_enable(&A->x));
-	KUNIT_EXPECT_TRUE(test, wq_embedded_enable(&A->x));
+	KUNIT_EXPECT_EQ(test, wq_embedded_enable(&A->x), 0);
+	KUNIT_EXPECT_EQ(test, wq_embedded_enable(&A->x), 1);
 }
 
 /* --- flush --- */
 
 static void flush_of_an_idle_object_reports_the_last_run(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, flush_now(A), WQ_END_NO_RUN);
 	add_object(A);
 	run_fails(test, A);
 	KUNIT_EXPECT_EQ(test, flush_now(A), WQ_END_FAILED);
 	pass(test, HOUR);
 	run_object(test, A);
-	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
-	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, WQ_FOREVER), 0);
+	KUNIT_EXPECT_EQ(test, flush_now(A), WQ_END_DONE);
+	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, WQ_FOREVER), WQ_END_DONE);
+	item = add_and_get_object(test, A);
+	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_GIVE_UP), WQ_RESULT_PARKED);
+	KUNIT_EXPECT_EQ(test, flush_now(A), WQ_END_GAVE_UP);
 }
 
 static void flush_without_timeout_does_not_wait(struct kunit *test)
@@ -1083,7 +1090,7 @@ static void a_fatal_signal_ends_a_flush(struct kunit *test)
 	send_sig(SIGUSR1, a->task, 1);
 	EXPECT_STILL_WAITS(test, a);
 	send_sig(SIGKILL, a->task, 1);
-	KUNIT_EXPECT_EQ(test, result(test, a), -EINTR);
+	KUNIT_EXPECT_EQ(test, result(test, a), -ERESTARTSYS);
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
 	run_object(test, A);
 }
@@ -1102,7 +1109,7 @@ static void a_flush_that_is_given_up_leaves_the_others(struct kunit *test)
 		a[i] = start_flush(test, A);
 	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, MSEC), -ETIMEDOUT);
 	send_sig(SIGKILL, killed->task, 1);
-	KUNIT_EXPECT_EQ(test, result(test, killed), -EINTR);
+	KUNIT_EXPECT_EQ(test, result(test, killed), -ERESTARTSYS);
 	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 4U);
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY),
 			WQ_RESULT_READY | WQ_RESULT_DELAYED);
@@ -1225,7 +1232,7 @@ static s64 fail_once(struct embedded_fixture *fx, struct object *o)
 
 static s64 again_once(struct embedded_fixture *fx, struct object *o)
 {
-	return runs_of(o) == 1 ? MSEC : 0;
+	return runs_of(o) == 1 ? WQ_AFTER(MSEC) : 0;
 }
 
 static s64 hold(struct embedded_fixture *fx, struct object *o)
@@ -1279,7 +1286,7 @@ static void a_controller_gives_an_object_up(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, fx->given_up, B);
 	KUNIT_EXPECT_EQ(test, fx->error, -EIO);
 	KUNIT_EXPECT_EQ(test, runs_of(B), 3);
-	KUNIT_EXPECT_EQ(test, flush_now(B), WQ_END_FAILED);
+	KUNIT_EXPECT_EQ(test, flush_now(B), WQ_END_GAVE_UP);
 	stop_control(test, true);
 }
 
@@ -1377,7 +1384,7 @@ static void embedded_gave_up_that_waits_for_its_object_is_refused(struct kunit *
 	fx->fn = fail;
 	start_control(test, &params);
 	add_object(A);
-	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, LIMIT), WQ_END_FAILED);
+	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, LIMIT), WQ_END_GAVE_UP);
 	KUNIT_EXPECT_EQ(test, fx->flushed, -EDEADLK);
 	KUNIT_EXPECT_EQ(test, fx->canceled, -EDEADLK);
 	KUNIT_EXPECT_EQ(test, fx->disabled, -EDEADLK);
@@ -1509,7 +1516,7 @@ static int want(struct object *o)
 static s64 note(struct embedded_fixture *fx, struct object *o)
 {
 	atomic_set(&o->seen, atomic_read(&o->wanted));
-	return runs_of(o) % 16 ? 0 : runs_of(o) % 32 ? -EIO : MSEC;
+	return runs_of(o) % 16 ? 0 : runs_of(o) % 32 ? -EIO : WQ_AFTER(MSEC);
 }
 
 static bool is_seen(struct object *o, int wanted)
@@ -1545,7 +1552,8 @@ static int load_flusher(struct actor *a)
 		/* an add that has begun may not have been made yet */
 		want(o);
 		ret = wq_embedded_flush(&o->x, LIMIT);
-		expect_same(&fx->verdict, ret == 0 || ret == WQ_END_FAILED, 1, "flush: %d", ret);
+		expect_same(&fx->verdict, ret == WQ_END_DONE || ret == WQ_END_FAILED ||
+			    ret == WQ_END_GAVE_UP, 1, "flush: %d", ret);
 		expect_same(&fx->verdict, is_seen(o, wanted), true, "add %d is seen", wanted);
 	}
 	return 0;
@@ -1833,7 +1841,7 @@ const struct row wq_embedded_rows[] = {
 	/* --- disable --- */
 	ROW(disable_drops_a_delay,
 	    FAIL_OBJECT("A"), DISABLE_OBJECT("A"), IS(DELAYED | FAILED), PASS(HOUR), NOTHING_READY,
-	    QUERY_OBJECT("A"), IS(0)),
+	    QUERY_OBJECT("A"), IS(DISABLED)),
 	ROW(disable_lets_a_run_go_on_and_refuses_its_outcome,
 	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"),
 	    DISABLE_OBJECT("A"), IS(RUNNING | WQ_KEY_DIRTY),
@@ -1852,16 +1860,16 @@ const struct row wq_embedded_rows[] = {
 	    ADD_OBJECT("A"), GET_OBJECT("A"), START_FLUSH("a", "A"), ADD_OBJECT("A"),
 	    DONE("A"), IS(WQ_RESULT_READY), ENDS("a", 0), QUERY_OBJECT("A"), IS(READY)),
 	ROW(flush_does_not_wait_for_a_delay,
-	    DELAY_OBJECT("A", HOUR), FLUSH_OBJECT("A"), IS(0)),
+	    DELAY_OBJECT("A", HOUR), FLUSH_OBJECT("A"), IS(WQ_END_NO_RUN)),
 	ROW(flush_reports_a_failed_run,
 	    ADD_OBJECT("A"), START_FLUSH("a", "A"), RUN_FAILS("A"), ENDS("a", WQ_END_FAILED)),
 	ROW(cancel_ends_a_flush_of_the_pending_run,
-	    ADD_OBJECT("A"), START_FLUSH("a", "A"), CANCEL_OBJECT("A"), ENDS("a", -ECANCELED)),
+	    ADD_OBJECT("A"), START_FLUSH("a", "A"), CANCEL_OBJECT("A"), ENDS("a", WQ_END_CANCELED)),
 	ROW(disable_ends_a_flush_of_the_pending_run,
-	    ADD_OBJECT("A"), START_FLUSH("a", "A"), DISABLE_OBJECT("A"), ENDS("a", -ECANCELED)),
+	    ADD_OBJECT("A"), START_FLUSH("a", "A"), DISABLE_OBJECT("A"), ENDS("a", WQ_END_CANCELED)),
 	ROW(a_canceled_flush_still_waits_for_the_run_in_progress,
 	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), START_FLUSH("a", "A"),
-	    CANCEL_OBJECT("A"), STILL_WAITS("a"), DONE("A"), IS(0), ENDS("a", -ECANCELED)),
+	    CANCEL_OBJECT("A"), STILL_WAITS("a"), DONE("A"), IS(0), ENDS("a", WQ_END_CANCELED)),
 	ROW(a_flush_of_a_canceled_run_waits_for_an_add_during_the_run,
 	    ADD_OBJECT("A"), GET_OBJECT("A"), ADD_OBJECT("A"), START_FLUSH("a", "A"),
 	    CANCEL_OBJECT("A"), ADD_OBJECT("A"), DONE("A"), IS(WQ_RESULT_READY), STILL_WAITS("a"),

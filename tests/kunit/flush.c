@@ -10,7 +10,6 @@
 #include "kunit.h"
 #include "steps.h"
 
-#define DISABLED	WQ_KEY_DISABLED
 #define LONG		(60 * SEC)	/* a wait that ends before */
 
 static int flush_init(struct kunit *test)
@@ -729,7 +728,7 @@ static void run_of_a_controller_may_flush_another_key(struct kunit *test)
 	wait_for_completion(&w.begun);
 	wq_controller_stop(c, true);
 	/* The other thread may have been first. */
-	KUNIT_EXPECT_TRUE(test, w.flushed == 0 || w.flushed == -ENOENT);
+	KUNIT_EXPECT_TRUE(test, w.flushed == WQ_END_DONE || w.flushed == WQ_END_NO_RUN);
 }
 
 static void flush_reports_that_a_controller_gave_the_key_up(struct kunit *test)
@@ -765,10 +764,10 @@ static void disable_drops_the_pending_run_and_refuses_adds(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->canceled, 1ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 1U);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 1U);
-	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), 0);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	run(test, "a");
 }
@@ -794,12 +793,12 @@ static void disables_do_not_nest(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), 0);
 	KUNIT_EXPECT_EQ(test, disable(test, "a", 0), DISABLED);
 	KUNIT_EXPECT_EQ(test, stats(test)->disabled, 1U);
-	KUNIT_EXPECT_EQ(test, enable(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, enable(test, "a"), -ENOENT);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), 1);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), 0);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 1);
 	/* An enable of a key that is not disabled changes nothing. */
 	remember(test);
-	KUNIT_EXPECT_EQ(test, enable(test, "a"), READY);
+	KUNIT_EXPECT_EQ(test, enable(test, "a"), 0);
 	EXPECT_UNCHANGED(test);
 }
 
@@ -930,7 +929,7 @@ static void disable_without_memory_fails_with_ENOMEM(struct kunit *test)
 		ret = disable(test, "a", LONG);
 		has_failed();
 		if (ret == -ENOMEM)
-			KUNIT_EXPECT_EQ(test, query(test, "a"), -ENOENT);
+			KUNIT_EXPECT_EQ(test, query(test, "a"), 0);
 	}
 	KUNIT_EXPECT_EQ(test, ret, 0);
 	KUNIT_EXPECT_GT(test, n, 2U);
@@ -983,7 +982,8 @@ static int race_producer(struct actor *a)
 		ret = wq_add(a->q, &k, sizeof(k));
 		expect_same(&r->verdict, ret < 0, 0, "add: %d", ret);
 		ret = wq_flush_key(a->q, &k, sizeof(k), LONG);
-		expect_same(&r->verdict, ret == 0 || ret == -ENOENT, 1, "flush: %d", ret);
+		expect_same(&r->verdict, ret == WQ_END_DONE || ret == WQ_END_NO_RUN, 1, "flush: %d",
+			    ret);
 		expect_same(&r->verdict, (s32)(atomic_read(&r->seen[k]) - wanted) >= 0, 1,
 			    "key %u, round %u", k, i);
 	}
@@ -1022,7 +1022,7 @@ static int race_disabler(struct actor *a)
 		ret = wq_add(a->q, &k, sizeof(k));
 		expect_same(&r->verdict, ret, -EBUSY, "add of key %u", k);
 		ret = wq_enable_key(a->q, &k, sizeof(k));
-		expect_same(&r->verdict, ret, WQ_KEY_DISABLED, "enable of key %u", k);
+		expect_same(&r->verdict, ret, 1, "enable of key %u", k);
 		ret = wq_add(a->q, &k, sizeof(k));
 		expect_same(&r->verdict, ret >= 0, 1, "add: %d", ret);
 	}
@@ -1088,17 +1088,18 @@ static VOID_STEP(end, end(test, got_of(test, s)->fence))
 
 const struct row wq_flush_rows[] = {
 	/* --- which run a flush waits for --- */
-	ROW(flush_without_a_run_fails_with_ENOENT_at_once,
-	    FLUSH("a", 0), IS(-ENOENT), FLUSH("a", WQ_FOREVER), IS(-ENOENT), ADD("a"), RUN("a"),
-	    FLUSH("a", 0), IS(-ENOENT), FLUSH("a", WQ_FOREVER), IS(-ENOENT),
+	ROW(flush_without_a_run_returns_NO_RUN_at_once,
+	    FLUSH("a", 0), IS(WQ_END_NO_RUN), FLUSH("a", WQ_FOREVER), IS(WQ_END_NO_RUN),
+	    ADD("a"), RUN("a"),
+	    FLUSH("a", 0), IS(WQ_END_NO_RUN), FLUSH("a", WQ_FOREVER), IS(WQ_END_NO_RUN),
 	    /* A former key does not become one by a flush. */
 	    STAT(keys, 0), STAT(flushes, 0)),
 	ROW(flush_does_not_wait_for_a_delay_that_is_not_due,
-	    AFTER("a", SEC), FLUSH("a", 0), IS(-ENOENT), FLUSH("a", WQ_FOREVER), IS(-ENOENT),
+	    AFTER("a", SEC), FLUSH("a", 0), IS(WQ_END_NO_RUN), FLUSH("a", WQ_FOREVER), IS(WQ_END_NO_RUN),
 	    PASS(SEC), FLUSH("a", 0), IS(-EAGAIN)),
-	ROW(flush_of_a_retained_key_fails_with_ENOENT,
+	ROW(flush_of_a_retained_key_returns_NO_RUN,
 	    RATE_LIMITED("a"), PASS(SEC), GET("a"), DONE("a"), STATE("a", FAILED),
-	    FLUSH("a", WQ_FOREVER), IS(-ENOENT)),
+	    FLUSH("a", WQ_FOREVER), IS(WQ_END_NO_RUN)),
 	ROW(flush_of_a_ready_key_waits_for_the_end_of_its_run,
 	    ADD("a"), FLUSH("a", 0), IS(-EAGAIN), START_FLUSH("a", "a"), STAT(flushes, 1), GET("a"),
 	    STILL_WAITS("a"), DONE("a"), ENDS("a", 0), STAT(flushes, 0)),
@@ -1130,7 +1131,7 @@ const struct row wq_flush_rows[] = {
 
 	/* --- runs that are dropped --- */
 	ROW(cancel_of_a_ready_key_ends_its_flush,
-	    ADD("a"), START_FLUSH("a", "a"), CANCEL("a"), ENDS("a", -ECANCELED), STAT(flushes, 0),
+	    ADD("a"), START_FLUSH("a", "a"), CANCEL("a"), ENDS("a", WQ_END_CANCELED), STAT(flushes, 0),
 	    STAT(keys, 0)),
 	ROW(flush_of_a_pending_run_that_is_canceled_ends_with_the_run_in_progress,
 	    ADD("a"), GET("a"), WATCH("now", "a"), ADD("a"), WATCH("next", "a"), CANCEL("a"),
@@ -1149,7 +1150,7 @@ const struct row wq_flush_rows[] = {
 	/* --- the end of a wait --- */
 	ROW(fatal_signal_ends_a_flush,
 	    ADD("a"), START_FLUSH("a", "a"), SIGNAL("a", SIGUSR1), STILL_WAITS("a"),
-	    SIGNAL("a", SIGKILL), ENDS("a", -EINTR), STAT(flushes, 0)),
+	    SIGNAL("a", SIGKILL), ENDS("a", -ERESTARTSYS), STAT(flushes, 0)),
 	ROW(flush_that_is_given_up_leaves_the_others,
 	    ADD("a"), WATCH("f", "a"), WATCH("g", "a"), GIVE_UP_FENCE("f"), STAT(flushes, 1),
 	    RUN("a"), ENDED("g", WQ_END_DONE)),
@@ -1160,15 +1161,15 @@ const struct row wq_flush_rows[] = {
 	    STATE("a", DISABLED), REQUEUES("a"), IS(0), STAT(failed, 0), PASS(HOUR), NOTHING_READY),
 	ROW(disable_of_an_unknown_key_adds_an_entry,
 	    DISABLE("a", 0), IS(0), STATE("a", DISABLED), ADD("a"), IS(-EBUSY), STAT(keys, 1),
-	    ENABLE("a"), IS(DISABLED), STAT(keys, 0)),
+	    ENABLE("a"), IS(1), STAT(keys, 0)),
 	ROW(kick_leaves_a_key_disabled,
 	    DISABLE("a", 0), IS(0), REFUSED(KICK("a"), -ENOENT), STATE("a", DISABLED)),
 	ROW(disabled_keys_count_in_max_keys,
 	    NEW_QUEUE(.max_keys = 1), DISABLE("a", 0), IS(0), ADD("b"), IS(-ENOSPC),
 	    REFUSED(DISABLE("b", 0), -ENOSPC),
 	    /* The first wait takes memory of the queue. */
-	    FLUSH("b", LONG), IS(-ENOENT), REFUSED(DISABLE("b", LONG), -ENOSPC),
-	    ENABLE("a"), IS(DISABLED), ADD("b"), IS(1)),
+	    FLUSH("b", LONG), IS(WQ_END_NO_RUN), REFUSED(DISABLE("b", LONG), -ENOSPC),
+	    ENABLE("a"), IS(1), ADD("b"), IS(1)),
 	ROW(disable_waits_for_the_run_in_progress,
 	    ADD("a"), GET("a"), ADD("a"), START_DISABLE("a", "a"), STATE("a", RUNNING | DISABLED),
 	    ADD("a"), IS(-EBUSY), STILL_WAITS("a"), DONE("a"), IS(0),
@@ -1178,14 +1179,14 @@ const struct row wq_flush_rows[] = {
 	    DONE("a"), STATE("a", DISABLED)),
 	ROW(disable_ends_the_flush_of_a_ready_key,
 	    ADD("a"), WATCH("f", "a"), DISABLE("a", LONG), IS(READY), ENDED("f", WQ_END_CANCELED),
-	    FLUSH("a", 0), IS(-ENOENT)),
+	    FLUSH("a", 0), IS(WQ_END_NO_RUN)),
 	ROW(cancel_and_forget_leave_a_key_disabled,
 	    DISABLE("a", 0), CANCEL("a"), IS(DISABLED), FORGET("a"), IS(0), STATE("a", DISABLED),
 	    STAT(disabled, 1)),
 	ROW(disable_works_after_a_shutdown_and_while_adds_are_paused,
 	    PAUSE(WQ_PAUSE_ADDS, WQ_FOREVER), DISABLE("a", 0), IS(0), SHUTDOWN,
-	    DISABLE("b", 0), IS(0), ADD("a"), IS(-ESHUTDOWN), ENABLE("a"), IS(DISABLED),
-	    STATE("a", -ENOENT)),
+	    DISABLE("b", 0), IS(0), ADD("a"), IS(-ESHUTDOWN), ENABLE("a"), IS(1),
+	    STATE("a", 0)),
 	    /* The end of the test destroys the queue with the other key. */
 	{}
 };

@@ -619,7 +619,6 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	update_turn(m, k);
 	if (outcome & WQ_OUTCOME_FORGET)
 		key->failures = 0;
-	key->run_failed = outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_GIVE_UP);
 	if (again && refused)
 		m->st.dropped++;
 	if (parks && (!again || refused) && !gives_up)
@@ -641,8 +640,10 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 		if (key->time[WM_DUE].set)
 			ret = WQ_RESULT_DELAYED;
 	}
-	end_run(key, key->parked || outcome & WQ_OUTCOME_GIVE_UP ? WQ_END_GAVE_UP :
-		outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE);
+	key->has_run = true;
+	key->last_end = key->parked || outcome & WQ_OUTCOME_GIVE_UP ? WQ_END_GAVE_UP :
+			outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE;
+	end_run(key, key->last_end);
 	settle(m, key);
 	end_drain(m, 0);
 	return ret | (key->dirty ? WQ_RESULT_READY : 0) | (key->parked ? WQ_RESULT_PARKED : 0);
@@ -695,7 +696,7 @@ int wm_query(const struct wm *m, u32 c, u32 k)
 	int ret = key->dirty ? WQ_KEY_DIRTY : 0;
 
 	if (!is_known(m, key))
-		return wm_is_object(m, k) ? 0 : -ENOENT;
+		return !wm_is_object(m, k) ? -ENOENT : key->disabled ? WQ_KEY_DISABLED : 0;
 	if (key->holder)
 		ret |= WQ_KEY_PROCESSING | (key->holder == c ? WQ_KEY_MINE : 0);
 	else if (key->dirty)
@@ -703,7 +704,7 @@ int wm_query(const struct wm *m, u32 c, u32 k)
 	return ret | (key->time[WM_DUE].set ? WQ_KEY_DELAYED : 0) |
 		(key->parked ? WQ_KEY_PARKED : 0) |
 		(key->failures ? WQ_KEY_FAILED : 0) |
-		(key->disabled && !wm_is_object(m, k) ? WQ_KEY_DISABLED : 0);
+		(key->disabled ? WQ_KEY_DISABLED : 0);
 }
 
 int wm_cancel(struct wm *m, u32 c, u32 k)
@@ -777,7 +778,7 @@ int wm_flush(const struct wm *m, u32 c, u32 k)
 		return -EDEADLK;
 	if (key->dirty || key->holder)
 		return -EAGAIN;
-	return !wm_is_object(m, k) ? -ENOENT : key->run_failed ? WQ_END_FAILED : 0;
+	return wm_is_object(m, k) && key->has_run ? (int)key->last_end : WQ_END_NO_RUN;
 }
 
 int wm_watched(const struct wm *m, u32 k)

@@ -86,7 +86,8 @@ struct wm_key {
 	bool watched;		/* key: there is a wait, which may have ended */
 	u32 watch;		/* key: it ends after this many runs; 0: it has ended */
 	u32 end;		/* then: WQ_END_* */
-	bool run_failed;	/* object: the last run that ended */
+	bool has_run;		/* object: and its last run ended with */
+	u32 last_end;		/* WQ_END_* */
 	u64 token;		/* of the last get */
 	s64 since;		/* dirty or parked: when it became so */
 	u64 queued;		/* ready: in the order in which keys became so */

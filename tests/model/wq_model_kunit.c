@@ -433,7 +433,7 @@ static int real_cancel(struct rig *rig, const struct ws_step *s)
 	if (wm_is_object(&rig->run.m, s->key))
 		return wq_embedded_cancel(&rig->object[s->key]);
 	if (ws_is_kernel(&rig->run, s))
-		return wq_cancel(rig->q, key, len);
+		return wq_cancel(rig->q, key, len) ?: -ENOENT;
 	return consumer_cancel(rig->c[s->who], rig->q, key, len, &info) ?: (int)info.state;
 }
 
@@ -483,8 +483,13 @@ static int real_enable(struct rig *rig, const struct ws_step *s)
 	const u8 *key = key_bytes[s->key];
 	u16 len = key_len[s->key];
 
-	if (!wm_is_object(&rig->run.m, s->key) && ws_is_kernel(&rig->run, s))
-		return wq_enable_key(rig->q, key, len);
+	if (!wm_is_object(&rig->run.m, s->key) && ws_is_kernel(&rig->run, s)) {
+		int state = wq_query(rig->q, key, len);
+
+		if (wq_enable_key(rig->q, key, len) != !!(state & WQ_KEY_DISABLED))
+			return -EPROTO;
+		return state ?: -ENOENT;
+	}
 	if (!wm_is_object(&rig->run.m, s->key))
 		return consumer_enable(rig->c[s->who], rig->q, key, len);
 	if (!rig->disabled[s->key])
@@ -638,7 +643,7 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 		return DIFFERS(rig, "state of key %u, seen by %u: module %d, model %d",
 			       k, c, ret, want);
 	if (rig->c[c] == consumer_kernel(rig->q)) {
-		ret = wq_query(rig->q, key_bytes[k], key_len[k]);
+		ret = wq_query(rig->q, key_bytes[k], key_len[k]) ?: -ENOENT;
 		if (ret != want)
 			return DIFFERS(rig, "wq_query() of key %u: module %d, model %d",
 				       k, ret, want);

@@ -259,7 +259,7 @@ static int watch(struct rig *rig, int c, unsigned int k, __u32 flags)
 	return fd;
 }
 
-/* Without a wait.  The model returns -ENOENT if there is no run, as the kernel API does. */
+/* Without a wait. */
 static int real_flush(struct rig *rig, const struct ws_step *s)
 {
 	int fd = watch(rig, s->who, s->key, 0), ret;
@@ -268,7 +268,7 @@ static int real_flush(struct rig *rig, const struct ws_step *s)
 		return fd;
 	ret = wait_result(fd);
 	close(fd);
-	return ret == WQ_END_NO_RUN ? -ENOENT : ret;
+	return ret;
 }
 
 static int real_watch(struct rig *rig, const struct ws_step *s)

@@ -331,7 +331,7 @@ static int key_query(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_query(&t->x) ?: -ENOENT :
+	return t->is_object ? wq_embedded_query(&t->x) :
 			      wq_query(a->q, key_bytes[i], key_len(i));
 }
 
@@ -339,7 +339,7 @@ static int key_cancel(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_cancel(&t->x) ?: -ENOENT :
+	return t->is_object ? wq_embedded_cancel(&t->x) :
 			      wq_cancel(a->q, key_bytes[i], key_len(i));
 }
 
@@ -930,7 +930,7 @@ static void cancel_key(struct arena *a, u32 i)
 	state = key_cancel(a, i);
 	if (state >= 0)
 		note_canceled(a, &a->tally[i], state);
-	else if (state != -ENOENT)
+	else
 		failed("%s: cancel: %d", a->name, state);
 	/* After what it noted, see flush_key(). */
 	atomic_dec_return(&a->tally[i].canceling);
@@ -968,13 +968,13 @@ static bool disable_begin(struct arena *a, u32 i, bool wait)
 static void disable_end(struct arena *a, u32 i, bool idle)
 {
 	struct tally *t = &a->tally[i];
-	int state;
+	int ret;
 
 	if (idle)
 		raise(&t->off, atomic_read(&t->wanted));
-	state = wq_enable_key(a->q, key_bytes[i], key_len(i));
-	if (state < 0 || !(state & WQ_KEY_DISABLED))
-		failed("%s: key %u: enabled, and it was not disabled: %d", a->name, i, state);
+	ret = wq_enable_key(a->q, key_bytes[i], key_len(i));
+	if (ret != 1)
+		failed("%s: key %u: enabled, and it was not disabled: %d", a->name, i, ret);
 	if (!idle)
 		raise(&t->off, atomic_read(&t->wanted));
 	/* After what it noted, see flush_key(). */
@@ -999,7 +999,7 @@ static void verb_flush(struct arena *a, struct rnd_state *r)
 		return;
 	count(FLUSHES);
 	ret = key_flush(a, i, 0);
-	if (ret != -EAGAIN && ret != -ENOENT)
+	if (ret != -EAGAIN && ret != WQ_END_NO_RUN)
 		failed("%s: key %u: flush without a wait: %d", a->name, i, ret);
 }
 
@@ -1015,9 +1015,7 @@ static void verb_query(struct arena *a, struct rnd_state *r)
 
 	count(LOOKS);
 	state = key_query(a, i);
-	if (state == -ENOENT)
-		return;
-	if (state <= 0 || (state & WQ_KEY_READY && !(state & WQ_KEY_DIRTY)) ||
+	if (state < 0 || (state & WQ_KEY_READY && !(state & WQ_KEY_DIRTY)) ||
 	    (state & WQ_KEY_READY && state & WQ_KEY_PROCESSING) ||
 	    (state & WQ_KEY_MINE && !(state & WQ_KEY_PROCESSING)))
 		failed("%s: query: %#x", a->name, state);
@@ -1720,9 +1718,9 @@ static void check_drained(struct arena *a, int ret, bool may_be_ended)
 	if (!ret && (st.ready || st.processing))
 		failed("%s: drained, with %u ready, %u processing", a->name, st.ready,
 		       st.processing);
-	if (ret && ret != -EINTR && !(ret == -ECANCELED && may_be_ended))
+	if (ret && ret != -ERESTARTSYS && !(ret == -ECANCELED && may_be_ended))
 		failed("%s: drain: %d", a->name, ret);
-	if (ret == -EINTR && !fatal_signal_pending(current))
+	if (ret == -ERESTARTSYS && !fatal_signal_pending(current))
 		failed("%s: drain: there was no signal", a->name);
 }
 
@@ -1781,8 +1779,7 @@ static void flush_key(struct arena *a, u32 i, struct rnd_state *r)
 	srcu_read_unlock(&adders, idx);
 	count(FLUSHES);
 	ret = key_flush(a, i, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
-	if (ret == 0 || ret == WQ_END_FAILED || ret == -ECANCELED ||
-	    (!t->is_object && (ret == WQ_END_GAVE_UP || ret == -ENOENT))) {
+	if (ret >= 0 && ret <= WQ_END_NO_RUN) {
 		/* A cancel by another thread can have dropped the run. */
 		canceled = atomic_read(&t->canceling);
 		/* Pairs with atomic_dec_return() after the note. */
@@ -1856,7 +1853,7 @@ static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
 			failed("%s: disabled, and it has an owner", a->name);
 		if (one_in(r, 4))
 			usleep_range(10, 50);
-		if (wq_embedded_query(&t->x))
+		if (wq_embedded_query(&t->x) != WQ_KEY_DISABLED)
 			failed("%s: disabled, with state %#x", a->name, wq_embedded_query(&t->x));
 		wq_embedded_enable(&t->x);
 	}
@@ -1960,8 +1957,7 @@ static void waiters_end(struct waiter *w, unsigned int n)
 
 		put_task_struct(w[n].task);
 		count(w[n].call == FLUSH ? FLUSHES : SYNCS);
-		if (w[n].call == FLUSH ? ret && ret != WQ_END_FAILED && ret != -ECANCELED &&
-		    ret != -ETIMEDOUT && ret != -EINTR && ret != -ESHUTDOWN :
+		if (w[n].call == FLUSH ? ret < 0 && ret != -ETIMEDOUT && ret != -ERESTARTSYS :
 		    ret < 0 || !(ret & WQ_KEY_PROCESSING))
 			failed("wait %u for an object that was freed: %d", w[n].call, ret);
 	}
@@ -2157,7 +2153,7 @@ static s64 controlled_item(struct arena *a, const struct wq_item *item)
 	if (lot & 0x400 && a->retries)
 		return -EIO;
 	raise(&run.t->later, atomic_inc_return(&run.t->wanted));
-	return lot & 0x400 ? -EIO : 1 + (lot >> 16);
+	return lot & 0x400 ? -EIO : WQ_AFTER(lot >> 16);
 }
 
 static s64 controlled_run(void *data, const void *key, size_t len)
@@ -2479,9 +2475,9 @@ static void flush_ping(struct arena *a, u32 i, int w)
 	ret = key_flush(a, i, stall * NSEC_PER_SEC);
 	if (ret == -ENOMEM)
 		count(NO_MEMORY);
-	else if (ret < 0 && ret != -ENOENT && ret != -ECANCELED)
+	else if (ret < 0)
 		failed("%s: key %u: flush of a ping: %d", a->name, i, ret);
-	else if (ret != -ECANCELED && unseen(&a->tally[i], w) && !a->lease)
+	else if (ret != WQ_END_CANCELED && unseen(&a->tally[i], w) && !a->lease)
 		failed("%s: key %u: flush of a ping, before the run: %d", a->name, i, ret);
 	if (time_after(jiffies, late))
 		failed("%s: key %u: the flush of a ping was not woken", a->name, i);

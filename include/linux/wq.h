@@ -184,7 +184,7 @@ struct wq_order_ops {
  * @now: returns the time in ns, 0 or above; called in any context with the queue's
  *	lock held, so it must not sleep and must not call a function for this queue
  *
- * A queue with such a clock has no thread.  After the clock has moved, wq_tick()
+ * A queue with such a clock has no thread.  After the clock has moved, wq_clock_tick()
  * makes the keys ready that have become due.
  */
 struct wq_clock {
@@ -356,7 +356,7 @@ int wq_add(struct wq *q, const void *key, size_t len);
 unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
 int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
 int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags);
-void wq_tick(struct wq *q);
+void wq_clock_tick(struct wq *q);
 #define WQ_MAX_KICKS	1024U	/* keys of one wq_kick_many() */
 
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout);
@@ -377,7 +377,7 @@ int wq_cancel(struct wq *q, const void *key, size_t len);
 int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout);
 int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout);
 int wq_enable_key(struct wq *q, const void *key, size_t len);
-unsigned int wq_len(struct wq *q);
+unsigned int wq_num_ready(struct wq *q);
 void wq_stats(struct wq *q, struct wq_stat *st);
 
 int wq_pause(struct wq *q, u32 what, s64 ns);
@@ -521,7 +521,7 @@ struct wq_backoff {
 	s64 cap;
 };
 
-s64 wq_jitter(s64 duration, u32 factor);
+s64 wq_backoff_jitter(s64 duration, u32 factor);
 s64 wq_backoff_step(struct wq_backoff *b);
 
 /**
@@ -546,7 +546,7 @@ s64 wq_backoff_manager_next(struct wq_backoff_manager *m);
 
 void wq_backoff_until(void (*fn)(void *data), void *data, struct wq_backoff_manager *m,
 		      bool sliding);
-void wq_until(void (*fn)(void *data), void *data, s64 period);
+void wq_backoff_every(void (*fn)(void *data), void *data, s64 period);
 
 /*
  * A controller: threads that process the keys of a queue.

@@ -36,7 +36,7 @@ static s64 backoff_scale(s64 d, u32 factor)
 }
 
 /**
- * wq_jitter() - make a delay longer by a random part
+ * wq_backoff_jitter() - make a delay longer by a random part
  * @duration: the delay, ns; 0 or less is returned unchanged
  * @factor: upper bound of the random part, as a fraction of @duration, in millionths;
  *	0: WQ_ONE
@@ -45,7 +45,7 @@ static s64 backoff_scale(s64 d, u32 factor)
  *
  * Return: uniformly distributed from @duration to @duration * (1 + @factor).
  */
-s64 wq_jitter(s64 duration, u32 factor)
+s64 wq_backoff_jitter(s64 duration, u32 factor)
 {
 	s64 most = backoff_scale(duration, factor ?: WQ_ONE), sum;
 
@@ -55,7 +55,7 @@ s64 wq_jitter(s64 duration, u32 factor)
 		return S64_MAX;
 	return sum;
 }
-EXPORT_SYMBOL_GPL(wq_jitter);
+EXPORT_SYMBOL_GPL(wq_backoff_jitter);
 
 /**
  * wq_backoff_step() - take the next step of a backoff
@@ -80,7 +80,7 @@ s64 wq_backoff_step(struct wq_backoff *b)
 			b->steps = 0;
 		}
 	}
-	return b->jitter ? wq_jitter(duration, b->jitter) : duration;
+	return b->jitter ? wq_backoff_jitter(duration, b->jitter) : duration;
 }
 EXPORT_SYMBOL_GPL(wq_backoff_step);
 
@@ -193,7 +193,7 @@ void wq_backoff_until(void (*fn)(void *data), void *data, struct wq_backoff_mana
 EXPORT_SYMBOL_GPL(wq_backoff_until);
 
 /**
- * wq_until() - call a function periodically, until a stop
+ * wq_backoff_every() - call a function periodically, until a stop
  * @fn: the function
  * @data: argument of @fn
  * @period: time from a return of @fn to its next call, ns
@@ -202,11 +202,11 @@ EXPORT_SYMBOL_GPL(wq_backoff_until);
  *
  * Context: kthread, sleeps.
  */
-void wq_until(void (*fn)(void *data), void *data, s64 period)
+void wq_backoff_every(void (*fn)(void *data), void *data, s64 period)
 {
 	struct wq_backoff_manager m;
 
 	wq_backoff_manager_init(&m, period, 0, S64_MAX, 0, 0, NULL);
 	wq_backoff_until(fn, data, &m, true);
 }
-EXPORT_SYMBOL_GPL(wq_until);
+EXPORT_SYMBOL_GPL(wq_backoff_every);

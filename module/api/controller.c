@@ -198,10 +198,10 @@ static int controller_thread(void *arg)
 		}
 		/* After a plain shut down no get waits, but keys can be given back: wait here. */
 		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
-					  !wq_shutting_down(q) || wq_len(q));
+					  !wq_shutting_down(q) || wq_num_ready(q));
 	}
 	/* Pass on a wake-up for a key that this thread will not take. */
-	if (wq_len(q))
+	if (wq_num_ready(q))
 		wake_up(&q->getters);
 	complete(&c->ended);
 	return 0;

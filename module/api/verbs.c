@@ -428,14 +428,14 @@ int wq_kick(struct wq *q, const void *key, size_t len)
 EXPORT_SYMBOL_GPL(wq_kick);
 
 /**
- * wq_len() - number of ready keys
+ * wq_num_ready() - number of ready keys
  * @q: the queue
  *
  * Context: as for wq_done().
  *
  * Return: the number, which client-go calls Len.  Keys in processing do not count.
  */
-unsigned int wq_len(struct wq *q)
+unsigned int wq_num_ready(struct wq *q)
 {
 	struct wq_cs cs;
 	unsigned int n;
@@ -445,7 +445,7 @@ unsigned int wq_len(struct wq *q)
 	wq_unlock(&cs);
 	return n;
 }
-EXPORT_SYMBOL_GPL(wq_len);
+EXPORT_SYMBOL_GPL(wq_num_ready);
 
 /**
  * wq_done_give_up() - end the run of a key that is not to be retried

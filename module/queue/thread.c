@@ -184,7 +184,7 @@ void wq_thread_stop(struct wq *q)
 }
 
 /**
- * wq_tick() - the caller's clock of a queue has moved
+ * wq_clock_tick() - the caller's clock of a queue has moved
  * @q: a queue that was created with wq_params.clock
  *
  * When it returns, all keys that are due are ready, in the order of their times, and
@@ -192,9 +192,9 @@ void wq_thread_stop(struct wq *q)
  *
  * Context: process, may sleep.
  */
-void wq_tick(struct wq *q)
+void wq_clock_tick(struct wq *q)
 {
 	while (q->clock && !run_batch(q))
 		cond_resched();
 }
-EXPORT_SYMBOL_GPL(wq_tick);
+EXPORT_SYMBOL_GPL(wq_clock_tick);

@@ -403,9 +403,9 @@ static int wq_due(struct bench *b, u64 n, u64 unused)
 		}
 		WRITE_ONCE(clock.ns, 3 * BENCH_HOUR);
 		sum -= ktime_get_ns();
-		wq_tick(q);
+		wq_clock_tick(q);
 		sum += ktime_get_ns();
-		if (!ret && wq_len(q) != n)
+		if (!ret && wq_num_ready(q) != n)
 			ret = -EBADE;
 		wq_destroy(q);
 	}

@@ -68,7 +68,7 @@ static void the_longest_delay_of_a_limiter_waits_for_ever(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 1);
 	KUNIT_EXPECT_EQ(test, next_due(test), S64_MAX - BEGIN);
 	fx->base.now = S64_MAX;
-	wq_tick(fx->base.q);
+	wq_clock_tick(fx->base.q);
 	expect_nothing_ready(test);
 	KUNIT_EXPECT_EQ(test, cancel(test, "a") & DELAYED, DELAYED);
 }
@@ -80,7 +80,7 @@ static void a_key_is_added_now_while_the_bucket_has_tokens(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "b"), 1);
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "c"), 1);
 	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "d"), 1);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 2U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 2U);
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 2U);
 	run(test, "a");
 	run(test, "b");

@@ -240,7 +240,7 @@ static void run_steps(struct kunit *test, struct wq_params params, const char *n
 			break;
 		default:
 			pass(test, random(rig, 3) * 5 * MSEC);
-			wq_tick(rig->singles);
+			wq_clock_tick(rig->singles);
 		}
 		compare(test, rig, step);
 	}

@@ -355,7 +355,7 @@ static void expect_uniform(struct kunit *test, s64 d, u32 f, s64 spread)
 	s64 mean = 0, off;
 
 	for (i = 0; i < DRAWS; i++) {
-		off = wq_jitter(d, f) - d;
+		off = wq_backoff_jitter(d, f) - d;
 		KUNIT_ASSERT_GE_MSG(test, off, 0LL, "draw %u", i);
 		KUNIT_ASSERT_LE_MSG(test, off, spread, "draw %u", i);
 		mean += div_s64(off, DRAWS);
@@ -397,7 +397,7 @@ static void a_jitter_of_few_ns_meets_each_of_them(struct kunit *test)
 	s64 got;
 
 	for (i = 0; i < 10000; i++) {
-		got = wq_jitter(3, WQ_ONE);
+		got = wq_backoff_jitter(3, WQ_ONE);
 		KUNIT_ASSERT_GE_MSG(test, got, 3LL, "draw %u", i);
 		KUNIT_ASSERT_LE_MSG(test, got, 6LL, "draw %u", i);
 		met[got - 3]++;
@@ -411,10 +411,10 @@ static void a_jitter_of_less_than_a_ns_is_none(struct kunit *test)
 	int i;
 
 	for (i = 0; i < 10000; i++) {
-		ASSERT_SAME(test, wq_jitter(0, 0), 0, "round %d", i);
-		ASSERT_SAME(test, wq_jitter(0, U32_MAX), 0, "round %d", i);
-		ASSERT_SAME(test, wq_jitter(1, TENTHS(9)), 1, "round %d", i);
-		ASSERT_SAME(test, wq_jitter(WQ_ONE - 1, 1), WQ_ONE - 1, "round %d", i);
+		ASSERT_SAME(test, wq_backoff_jitter(0, 0), 0, "round %d", i);
+		ASSERT_SAME(test, wq_backoff_jitter(0, U32_MAX), 0, "round %d", i);
+		ASSERT_SAME(test, wq_backoff_jitter(1, TENTHS(9)), 1, "round %d", i);
+		ASSERT_SAME(test, wq_backoff_jitter(WQ_ONE - 1, 1), WQ_ONE - 1, "round %d", i);
 	}
 }
 
@@ -427,19 +427,19 @@ static void a_duration_of_0_or_below_has_no_jitter(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(durations); i++)
 		for (j = 0; j < ARRAY_SIZE(factors); j++)
 			for (n = 0; n < 100; n++) {
-				ASSERT_SAME(test, wq_jitter(durations[i], factors[j]), durations[i],
+				ASSERT_SAME(test, wq_backoff_jitter(durations[i], factors[j]), durations[i],
 					    "i %d, j %d, n %d", i, j, n);
 			}
 }
 
 static void jitters_differ_from_call_to_call(struct kunit *test)
 {
-	s64 last = wq_jitter(S64_MAX / 4, WQ_ONE), got;
+	s64 last = wq_backoff_jitter(S64_MAX / 4, WQ_ONE), got;
 	unsigned int same = 0;
 	int i;
 
 	for (i = 0; i < 1000; i++) {
-		got = wq_jitter(S64_MAX / 4, WQ_ONE);
+		got = wq_backoff_jitter(S64_MAX / 4, WQ_ONE);
 		same += got == last;
 		last = got;
 	}
@@ -456,12 +456,12 @@ static void a_jitter_never_exceeds_the_longest_duration(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(durations); i++)
 		for (j = 0; j < ARRAY_SIZE(factors); j++)
 			for (n = 0; n < 1000; n++) {
-				KUNIT_ASSERT_GE_MSG(test, wq_jitter(durations[i], factors[j]), durations[i],
+				KUNIT_ASSERT_GE_MSG(test, wq_backoff_jitter(durations[i], factors[j]), durations[i],
 						    "i %d, j %d, n %d", i, j, n);
 			}
-	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, 0), S64_MAX);
-	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, 1), S64_MAX);
-	KUNIT_EXPECT_EQ(test, wq_jitter(S64_MAX, U32_MAX), S64_MAX);
+	KUNIT_EXPECT_EQ(test, wq_backoff_jitter(S64_MAX, 0), S64_MAX);
+	KUNIT_EXPECT_EQ(test, wq_backoff_jitter(S64_MAX, 1), S64_MAX);
+	KUNIT_EXPECT_EQ(test, wq_backoff_jitter(S64_MAX, U32_MAX), S64_MAX);
 }
 
 /* --- manager --- */
@@ -640,7 +640,7 @@ static void by_manager(struct backoff_fixture *fx)
 
 static void by_period(struct backoff_fixture *fx)
 {
-	wq_until(fx->fn, fx, fx->period);
+	wq_backoff_every(fx->fn, fx, fx->period);
 }
 
 static int loop_main(void *data)
@@ -677,7 +677,7 @@ static void start_loop(struct kunit *test, void (*loop)(struct backoff_fixture *
 	wake_up_process(task);
 }
 
-/* The loops: the two of wq_backoff_until(), and wq_until(). */
+/* The loops: the two of wq_backoff_until(), and wq_backoff_every(). */
 enum { NOT_SLIDING, SLIDING, UNTIL, LOOPS };
 
 /* The wait is the same each time. */

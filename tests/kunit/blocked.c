@@ -207,12 +207,12 @@ static void release_wakes_one_getter_per_key_that_is_available(struct kunit *tes
 		add_number(test, i);
 	}
 	done(test, &item[0]);
-	ASSERT_EVENTUALLY(test, wq_len(queue(test)) == 2);
+	ASSERT_EVENTUALLY(test, wq_num_ready(queue(test)) == 2);
 	for (i = 0; i < 3; i++)
 		got += has_ended(a[i]) || !still_waits(a[i]);
 	KUNIT_EXPECT_EQ(test, got, 1);
 	done(test, &item[1]);
-	ASSERT_EVENTUALLY(test, wq_len(queue(test)) == 1);
+	ASSERT_EVENTUALLY(test, wq_num_ready(queue(test)) == 1);
 	/* Otherwise the last getter would wait for the ones that hold keys. */
 	for (i = 0; i < 3; i++)
 		if (wq_cancel(queue(test), &i, sizeof(i)) == READY)
@@ -445,7 +445,7 @@ static void destroy_drops_more_embedded_entries_than_can_be_handed_out(struct ku
 		KUNIT_ASSERT_EQ(test, wq_embedded_init(&x[i], queue(test), GFP_KERNEL), 0);
 		KUNIT_EXPECT_EQ(test, wq_embedded_add(&x[i]), 1);
 	}
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 3U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 3U);
 	/* The destruction ends. */
 	fixture_exit(test);
 	for (i = 0; i < 3; i++)

@@ -861,7 +861,7 @@ static void stop_may_come_before_the_workers_run(struct kunit *test)
 		fx->c = NULL;
 		KUNIT_EXPECT_EQ(test, stats(test)->gets + stats(test)->ready, 3ULL);
 		if (i % 2)
-			KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
+			KUNIT_EXPECT_EQ(test, wq_num_ready(fx->base.q), 0U);
 	}
 	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
 	EXPECT_ALL_SAME(test, &fx->verdict);
@@ -894,7 +894,7 @@ static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kuni
 				    "%u workers, key %u", workers, i);
 		KUNIT_EXPECT_EQ(test, atomic_read(&fx->tally[KEYS - 1].runs), 0);
 		KUNIT_EXPECT_EQ(test, stats(test)->dropped, 1ULL);
-		KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 0U);
+		KUNIT_EXPECT_EQ(test, wq_num_ready(fx->base.q), 0U);
 		limited(test, NULL);
 	}
 }
@@ -940,7 +940,7 @@ static void a_worker_that_wakes_late_in_a_stop_takes_no_key(struct kunit *test)
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
 	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	KUNIT_EXPECT_EQ(test, wq_len(fx->base.q), 1U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(fx->base.q), 1U);
 }
 
 /* The limiter has no delay: no worker ever finds nothing to do. */
@@ -999,7 +999,7 @@ static void shutdown_by_another_ends_the_drain_of_stop(struct kunit *test)
 	EXPECT_STILL_WAITS(test, a);
 	let_all_go(test);
 	KUNIT_EXPECT_EQ(test, end_stop(test, a), -ECANCELED);
-	KUNIT_EXPECT_EQ(test, runs_of_all(test) + (int)wq_len(fx->base.q), 5);
+	KUNIT_EXPECT_EQ(test, runs_of_all(test) + (int)wq_num_ready(fx->base.q), 5);
 	ASSERT_EVENTUALLY(test, !threads(THREADS).all);
 }
 
@@ -1242,12 +1242,12 @@ static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *te
 		KUNIT_ASSERT_EQ(test, result(test, a), 0);
 		join_actors(&fx->base);
 
-		ASSERT_SAME(test, runs_of_all(test) + wq_len(fx->base.q),
+		ASSERT_SAME(test, runs_of_all(test) + wq_num_ready(fx->base.q),
 			    atomic_read(&fx->accepted), "cycle %d", i);
 		ASSERT_SAME(test, stats(test)->processing, 0, "cycle %d", i);
 		if (i % 2)
-			ASSERT_SAME(test, wq_len(fx->base.q), 0, "cycle %d", i);
-		left += wq_len(fx->base.q);
+			ASSERT_SAME(test, wq_num_ready(fx->base.q), 0, "cycle %d", i);
+		left += wq_num_ready(fx->base.q);
 		ran += runs_of_all(test);
 	}
 	/* otherwise the test has shown nothing */

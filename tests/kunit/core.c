@@ -120,17 +120,17 @@ static void len_counts_ready_keys_only(struct kunit *test)
 	struct wq *q = queue(test);
 	struct wq_item item;
 
-	KUNIT_EXPECT_EQ(test, wq_len(q), 0U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 0U);
 	add(test, "a");
 	add(test, "b");
 	add(test, "b");
-	KUNIT_EXPECT_EQ(test, wq_len(q), 2U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 2U);
 	item = get(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1U);
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1U);
 	done(test, &item);
-	KUNIT_EXPECT_EQ(test, wq_len(q), 2U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 2U);
 }
 
 static void two_queues_share_no_key(struct kunit *test)
@@ -808,7 +808,7 @@ static void long_keys_that_differ_in_their_last_byte_are_two(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, wq_add(q, long_key(test, 1024, 'x'), 1024), 1);
 	KUNIT_EXPECT_EQ(test, wq_add(q, long_key(test, 1024, 'y'), 1024), 1);
-	KUNIT_EXPECT_EQ(test, wq_len(q), 2U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 2U);
 }
 
 static void every_value_of_a_byte_is_a_key(struct kunit *test)
@@ -875,7 +875,7 @@ static void a_key_may_lie_at_any_address(struct kunit *test)
 		memcpy(fx->key + i, "0123456789abcdef", 16);
 		ASSERT_SAME(test, wq_add(q, fx->key + i, 16), 0, "round %d", i);
 	}
-	KUNIT_EXPECT_EQ(test, wq_len(q), 1U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1U);
 }
 
 static void two_hundred_thousand_keys_go_in_and_out(struct kunit *test)
@@ -1160,7 +1160,7 @@ static void a_policy_is_called_with_interrupts_off(struct kunit *test)
 	add(test, "b");
 	get(test, "a");
 	cancel(test, "b");
-	wq_len(queue(test));
+	wq_num_ready(queue(test));
 	KUNIT_EXPECT_FALSE(test, o->irqs_were_on);
 }
 

@@ -52,7 +52,7 @@ static void the_clock_alone_makes_nothing_ready(struct kunit *test)
 	fx->now += HOUR;
 	rest(fx);
 	expect_nothing_ready(test);
-	wq_tick(fx->q);
+	wq_clock_tick(fx->q);
 	run(test, "a");
 }
 
@@ -266,7 +266,7 @@ static void next_due_is_the_time_until_the_earliest(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->next_due, 16LL);
 	fx->now += HOUR;
 	KUNIT_EXPECT_EQ(test, stats(test)->next_due, 0LL);
-	wq_tick(fx->q);
+	wq_clock_tick(fx->q);
 	KUNIT_EXPECT_LT(test, stats(test)->next_due, 0LL);
 }
 
@@ -905,8 +905,8 @@ static void a_hundred_thousand_keys_may_be_due_at_once(struct kunit *test)
 		cond_resched();
 	}
 	if ((s64)ktime_get_ns() < due)
-		KUNIT_EXPECT_EQ(test, wq_len(q), 0U);
-	ASSERT_EVENTUALLY(test, wq_len(q) == 100000);
+		KUNIT_EXPECT_EQ(test, wq_num_ready(q), 0U);
+	ASSERT_EVENTUALLY(test, wq_num_ready(q) == 100000);
 	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
 	kunit_info(test, "all ready %lld ms late\n", ((s64)ktime_get_ns() - due) / MSEC);
 }

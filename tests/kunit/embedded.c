@@ -934,7 +934,7 @@ static void objects_go_through_the_policy(struct kunit *test)
 	add_object(A);
 	KUNIT_EXPECT_EQ(test, p->touches, 1U);
 	KUNIT_EXPECT_EQ(test, wq_embedded_cancel(&B->x), READY);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 3U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 3U);
 	run_object(test, C);
 	run(test, "key");
 	run_object(test, A);

@@ -543,7 +543,7 @@ static void each_allocation_of_an_add_that_may_sleep_may_fail(struct kunit *test
 		snprintf(key, sizeof(key), "%u/%u", i / 2, i);
 		refused += add_with_failures(test, key, add_sleeping);
 	}
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 200U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 200U);
 }
 
 static void queue_of_groups_can_be_destroyed_with_keys_in_all_states(struct kunit *test)

@@ -187,7 +187,7 @@ static inline s64 now(struct kunit *test)
 	return fixture(test)->now;
 }
 
-/* Moves the clock without a wq_tick(). */
+/* Moves the clock without a wq_clock_tick(). */
 static inline void set_clock(struct kunit *test, s64 now)
 {
 	WRITE_ONCE(fixture(test)->now, now);
@@ -197,7 +197,7 @@ static inline void set_clock(struct kunit *test, s64 now)
 static inline void at(struct kunit *test, s64 now)
 {
 	set_clock(test, now);
-	wq_tick(queue(test));
+	wq_clock_tick(queue(test));
 }
 
 /* Moves the clock on. */

@@ -252,7 +252,7 @@ static int worker(struct actor *a)
 		else
 			usleep_range(1000, 2000);
 	} while (!READ_ONCE(a->stop) &&
-		 (!ret || (ret == -ESHUTDOWN && (is_held(a->q) || wq_len(a->q)))));
+		 (!ret || (ret == -ESHUTDOWN && (is_held(a->q) || wq_num_ready(a->q)))));
 	return ret;
 }
 
@@ -300,7 +300,7 @@ static void a_key_that_expires_again_after_a_shutdown_goes_behind_and_does_not_f
 	run(test, "a");
 }
 
-/* A lease expires in wq_tick().  Until then its holder may still call done or touch. */
+/* A lease expires in wq_clock_tick().  Until then its holder may still call done or touch. */
 static void the_clock_alone_ends_no_lease(struct kunit *test)
 {
 	struct lease_fixture *fx = test->priv;
@@ -314,7 +314,7 @@ static void the_clock_alone_ends_no_lease(struct kunit *test)
 	expect_nothing_ready(test);
 	KUNIT_EXPECT_EQ(test, done(test, &a.item), 0);
 	KUNIT_EXPECT_EQ(test, touch(test, &b.item), 0);
-	wq_tick(fx->base.q);
+	wq_clock_tick(fx->base.q);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 0ULL);
 	pass(test, LEASE);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 1ULL);
@@ -354,7 +354,7 @@ static void a_thousand_leases_may_end_at_once(struct kunit *test)
 	for (i = 0; i < MANY; i += 3)
 		ASSERT_SAME(test, wq_done(q, &h[i].item), 0, "round %u", i);
 	pass(test, LEASE - 1);
-	KUNIT_EXPECT_EQ(test, wq_len(q), 0U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 0U);
 	pass(test, 1);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, (u64)MANY - (MANY + 2) / 3);
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
@@ -408,7 +408,7 @@ static void query_reports_the_time_left_of_the_lease(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), 0LL);
 	fx->base.now += HOUR;
 	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), 0LL);
-	wq_tick(fx->base.q);
+	wq_clock_tick(fx->base.q);
 	KUNIT_EXPECT_EQ(test, lease_left(test, "a"), -1LL);
 	lease(test, &a, "a");
 	done(test, &a.item);
@@ -1008,7 +1008,7 @@ static void an_expired_key_does_not_pass_the_policy_a_second_time(struct kunit *
 	pass(test, LEASE);
 	KUNIT_EXPECT_EQ(test, o->pushes, 4U);
 	KUNIT_EXPECT_EQ(test, o->len, 2U);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 4U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 4U);
 	/* an add of an expired key does not call the policy either */
 	KUNIT_EXPECT_EQ(test, add(test, "c"), 0);
 	KUNIT_EXPECT_EQ(test, o->touches, 0U);
@@ -1041,7 +1041,7 @@ static void a_policys_key_that_does_not_fit_stays_and_is_pushed_once(struct kuni
 	KUNIT_EXPECT_EQ(test, wq_get_leased(queue(test), &h.item, h.key, 1, 0), -EMSGSIZE);
 	KUNIT_EXPECT_EQ(test, o->pushes, 2U);
 	KUNIT_EXPECT_EQ(test, stats(test)->gets, 1ULL);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 1U);
 	lease(test, &h, "long");
 	pass(test, LEASE);
 	KUNIT_EXPECT_EQ(test, stats(test)->expired, 2ULL);
@@ -1118,7 +1118,7 @@ static void neither_get_nor_touch_nor_expiry_nor_done_needs_memory(struct kunit 
 		ASSERT_SAME(test, touch(test, &a.item), 0, "round %d", i);
 		ASSERT_SAME(test, file_touch(c, &b), 0, "round %d", i);
 		pass(test, LEASE - 1);
-		ASSERT_SAME(test, wq_len(queue(test)), 0, "round %d", i);
+		ASSERT_SAME(test, wq_num_ready(queue(test)), 0, "round %d", i);
 		ASSERT_SAME(test, touch(test, &a.item), 0, "round %d", i);
 		ASSERT_SAME(test, file_touch(c, &b), 0, "round %d", i);
 		pass(test, LEASE);

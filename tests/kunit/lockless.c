@@ -400,7 +400,7 @@ static void an_idle_entry_is_no_key(struct kunit *test)
 
 	cycle(test, 1);
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 0U);
 	add(test, "a");
 	run(test, "a");
 	KUNIT_EXPECT_EQ(test, query(test, "a"), 0);

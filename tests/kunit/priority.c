@@ -245,13 +245,13 @@ static void len_and_depth_are_right_after_changes_of_level(struct kunit *test)
 	for (i = MIN_LEVEL; i <= MAX_LEVEL; i++) {
 		add_level(test, "a", i);
 		add_level(test, "held", i);
-		KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
+		KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 1U);
 		KUNIT_EXPECT_EQ(test, stats(test)->depth, 2U);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->adds, 3ULL);
 	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 2ULL * (WQ_LEVELS - 1));
 	cancel(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 0U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->depth, 1U);
 	done(test, &item);
 	run_at(test, "held", MAX_LEVEL);
@@ -487,7 +487,7 @@ static void every_level_is_served_while_the_highest_one_never_gets_empty(struct 
 			done(test, &item);
 		}
 	}
-	KUNIT_EXPECT_EQ(test, wq_len(queue(test)), 1U);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 1U);
 }
 
 /*

@@ -83,7 +83,7 @@ static void an_event_in_progress_adds_no_key_after_detach_and_close(struct kunit
 
 	rcu_read_lock();
 	wq_source_add(attached[0], "a", 1, 0);
-	keys = wq_len(q);
+	keys = wq_num_ready(q);
 	ret = wq_source_detach(q, 1, true);
 	events(attached[0], "detached");
 	wq_sources_end(q, c);
@@ -94,12 +94,12 @@ static void an_event_in_progress_adds_no_key_after_detach_and_close(struct kunit
 
 	KUNIT_EXPECT_EQ(test, ret, 0);
 	KUNIT_EXPECT_EQ(test, keys, 1);
-	KUNIT_EXPECT_EQ(test, wq_len(q), 1);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1);
 	KUNIT_EXPECT_EQ(test, nr_unhooked, WQ_MAX_SOURCES);
 	KUNIT_EXPECT_EQ(test, freed, 0);
 	wq_source_unregister(&test_kind);
 	KUNIT_EXPECT_EQ(test, nr_freed, WQ_MAX_SOURCES);
-	KUNIT_EXPECT_EQ(test, wq_len(q), 1);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1);
 	consumer_close(c);
 	wq_destroy(q);
 }

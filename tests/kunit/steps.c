@@ -83,7 +83,7 @@ VALUE_STEP(query, query(test, s->key))
 VALUE_STEP(num_requeues, num_requeues(test, s->key))
 VALUE_STEP(done_key, done_key(test, s->key))
 VOID_STEP(shutdown, wq_shutdown(queue(test)))
-VALUE_STEP(len, wq_len(queue(test)))
+VALUE_STEP(len, wq_num_ready(queue(test)))
 
 /* --- the statistics --- */
 
@@ -96,7 +96,7 @@ VOID_STEP(unchanged, EXPECT_UNCHANGED(test))
 VOID_STEP(pass, pass(test, s->arg))
 VOID_STEP(at, at(test, s->arg))
 VOID_STEP(clock, pass_alone(test, s->arg))
-VOID_STEP(tick, wq_tick(queue(test)))
+VOID_STEP(tick, wq_clock_tick(queue(test)))
 VOID_STEP(new_queue, queue_on_clock(test, *s->params))
 
 s64 step_with_policy(struct kunit *test, const struct step *s)

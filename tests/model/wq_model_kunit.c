@@ -586,7 +586,7 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 		return wq_pause(rig->q, s->flags, s->ns);
 	case WS_TICK:
 	case WS_PASS:
-		wq_tick(rig->q);
+		wq_clock_tick(rig->q);
 		return 0;
 	}
 	return 0;
@@ -700,8 +700,8 @@ static bool same_queue(struct rig *rig, u32 c)
 		return false;
 	if (!conserved(rig, &st))
 		return false;
-	if (wq_len(rig->q) != m->nready)
-		return DIFFERS(rig, "wq_len(): module %u, model %u", wq_len(rig->q), m->nready);
+	if (wq_num_ready(rig->q) != m->nready)
+		return DIFFERS(rig, "wq_num_ready(): module %u, model %u", wq_num_ready(rig->q), m->nready);
 	if (wq_shutting_down(rig->q) != m->shut)
 		return DIFFERS(rig, "wq_shutting_down(): model %d", m->shut);
 	if (mask != want_poll(m, c))
@@ -758,7 +758,7 @@ static bool same_before(struct rig *rig)
 	m->now = next - 1;
 	wm_tick(m);
 	rig->now = m->now;
-	wq_tick(rig->q);
+	wq_clock_tick(rig->q);
 	return same_queue(rig, 1);
 }
 

@@ -1032,7 +1032,7 @@ static void verb_look(struct arena *a, struct rnd_state *r)
 		look(a, &st);
 		break;
 	case 1:
-		if (wq_len(a->q) > WQ_MAX_KEYS)
+		if (wq_num_ready(a->q) > WQ_MAX_KEYS)
 			failed("%s: len", a->name);
 		break;
 	case 2:
@@ -2330,7 +2330,7 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 static void tick(struct arena *a)
 {
 	/* The tick has no effect on other queues. */
-	wq_tick(a->q);
+	wq_clock_tick(a->q);
 }
 
 /* Ticks until the time has passed, the module is unloaded or the queue is shut down. */
@@ -2415,7 +2415,7 @@ static void check_settled(struct arena *a)
 	for (i = 0; i < a->keys; i++)
 		if (atomic64_read(&a->tally[i].owner))
 			failed("%s: key %u has an owner", a->name, i);
-	if ((st.depth || st.gets != st.dones + st.given_back || wq_len(a->q) ||
+	if ((st.depth || st.gets != st.dones + st.given_back || wq_num_ready(a->q) ||
 	     (!(st.state & WQ_STATE_SHUTDOWN) &&
 	      (st.keys > st.retained + st.parked + st.disabled ||
 	       st.retained + st.parked > st.keys + a->objects))) &&

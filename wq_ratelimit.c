@@ -229,23 +229,23 @@ EXPORT_SYMBOL_GPL(wq_limiter_fast_slow);
  * rounded, and it is rounded down.
  */
 
-struct span {
+struct wq_exact_time {
 	u64 ns;
 	u64 part;		/* fraction of a ns, in units of 1 / rate */
 };
 
-struct bucket {
+struct wq_bucket_limiter {
 	struct wq_limiter limiter;
 	u64 rate;		/* tokens per 10^9 s */
 	u32 n;			/* tokens of a full bucket */
 	u32 left;		/* rate 0: tokens that are left */
-	struct span token;	/* time for one token to arrive */
-	struct span burst;	/* time for all tokens of a full bucket to arrive */
-	struct span full;	/* when the bucket will be full */
+	struct wq_exact_time token;	/* time for one token to arrive */
+	struct wq_exact_time burst;	/* time for all tokens of a full bucket to arrive */
+	struct wq_exact_time full;	/* when the bucket will be full */
 };
 
 /* Returns false if the sum is out of range, and *@s is unchanged. */
-static bool span_add(struct span *s, const struct span *add, u64 rate)
+static bool span_add(struct wq_exact_time *s, const struct wq_exact_time *add, u64 rate)
 {
 	u64 part = s->part + add->part;
 	u64 ns;
@@ -259,11 +259,11 @@ static bool span_add(struct span *s, const struct span *add, u64 rate)
 }
 
 /* n times @s, by doubling, as an intermediate product may need more than 64 bits. */
-static bool span_mul(struct span *to, const struct span *s, u32 n, u64 rate)
+static bool span_mul(struct wq_exact_time *to, const struct wq_exact_time *s, u32 n, u64 rate)
 {
 	int bit;
 
-	*to = (struct span){};
+	*to = (struct wq_exact_time){};
 	for (bit = fls(n) - 1; bit >= 0; bit--)
 		if (!span_add(to, to, rate) || (n & BIT(bit) && !span_add(to, s, rate)))
 			return false;
@@ -272,7 +272,7 @@ static bool span_mul(struct span *to, const struct span *s, u32 n, u64 rate)
 
 static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
 {
-	struct bucket *b = container_of(l, struct bucket, limiter);
+	struct wq_bucket_limiter *b = container_of(l, struct wq_bucket_limiter, limiter);
 	u64 empty;
 
 	if (!b->rate && b->left) {
@@ -282,7 +282,7 @@ static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
 	if (!b->rate || !(b->burst.ns | b->burst.part))
 		return S64_MAX;
 	if (b->full.ns < f->now)
-		b->full = (struct span){ .ns = f->now };
+		b->full = (struct wq_exact_time){ .ns = f->now };
 	if (!span_add(&b->full, &b->token, b->rate))
 		return S64_MAX;
 	/* Both times are below 2^63, so their sum is in range. */
@@ -294,7 +294,7 @@ static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
 
 static void bucket_free(struct wq_limiter *l)
 {
-	kfree(container_of(l, struct bucket, limiter));
+	kfree(container_of(l, struct wq_bucket_limiter, limiter));
 }
 
 static const struct wq_limiter_ops bucket_ops = {
@@ -320,7 +320,7 @@ static const struct wq_limiter_ops bucket_ops = {
  */
 struct wq_limiter *wq_limiter_bucket(u64 rate, u32 burst)
 {
-	struct bucket *b;
+	struct wq_bucket_limiter *b;
 
 	if (rate > S64_MAX)
 		return ERR_PTR(-ERANGE);
@@ -347,7 +347,7 @@ EXPORT_SYMBOL_GPL(wq_limiter_bucket);
  * Limiters composed of others.
  */
 
-struct composed {
+struct wq_composed_limiter {
 	struct wq_limiter limiter;
 	s64 max;
 	unsigned int n;
@@ -356,7 +356,7 @@ struct composed {
 
 static s64 max_of_when(struct wq_limiter *l, const struct wq_failure *f)
 {
-	const struct composed *c = container_of(l, struct composed, limiter);
+	const struct wq_composed_limiter *c = container_of(l, struct wq_composed_limiter, limiter);
 	s64 longest = wq_limiter_when(c->of[0], f);
 	unsigned int i;
 
@@ -367,14 +367,14 @@ static s64 max_of_when(struct wq_limiter *l, const struct wq_failure *f)
 
 static s64 max_wait_when(struct wq_limiter *l, const struct wq_failure *f)
 {
-	const struct composed *c = container_of(l, struct composed, limiter);
+	const struct wq_composed_limiter *c = container_of(l, struct wq_composed_limiter, limiter);
 
 	return min(wq_limiter_when(c->of[0], f), c->max);
 }
 
 static void composed_forget(struct wq_limiter *l, const void *key, size_t len)
 {
-	const struct composed *c = container_of(l, struct composed, limiter);
+	const struct wq_composed_limiter *c = container_of(l, struct wq_composed_limiter, limiter);
 	unsigned int i;
 
 	for (i = 0; i < c->n; i++)
@@ -383,7 +383,7 @@ static void composed_forget(struct wq_limiter *l, const void *key, size_t len)
 
 static u32 composed_num_requeues(struct wq_limiter *l, const struct wq_failure *f)
 {
-	const struct composed *c = container_of(l, struct composed, limiter);
+	const struct wq_composed_limiter *c = container_of(l, struct wq_composed_limiter, limiter);
 	unsigned int i;
 	u32 most = 0;
 
@@ -394,7 +394,7 @@ static u32 composed_num_requeues(struct wq_limiter *l, const struct wq_failure *
 
 static void composed_free(struct wq_limiter *l)
 {
-	struct composed *c = container_of(l, struct composed, limiter);
+	struct wq_composed_limiter *c = container_of(l, struct wq_composed_limiter, limiter);
 	unsigned int i;
 
 	for (i = 0; i < c->n; i++)
@@ -425,7 +425,7 @@ static struct wq_limiter *composed_new(const struct wq_limiter_ops *ops,
 				       int ret)
 {
 	struct wq_limiter *taken = NULL, *l;
-	struct composed *c = NULL;
+	struct wq_composed_limiter *c = NULL;
 	unsigned int i;
 
 	/* Take all before any is freed: @of may hold a limiter twice. */
@@ -610,7 +610,7 @@ struct spec_room {
 static bool limiter_describe(const struct wq_limiter *l, struct spec_room *out)
 {
 	struct wq_limiter_spec *s = out->next;
-	const struct composed *c;
+	const struct wq_composed_limiter *c;
 	unsigned int i;
 
 	if (s == out->end)
@@ -626,13 +626,13 @@ static bool limiter_describe(const struct wq_limiter *l, struct spec_room *out)
 		s->base = b->base;
 		s->max = b->max;
 	} else if (l->ops == &bucket_ops) {
-		const struct bucket *b = container_of(l, struct bucket, limiter);
+		const struct wq_bucket_limiter *b = container_of(l, struct wq_bucket_limiter, limiter);
 
 		s->kind = WQ_LIMITER_BUCKET;
 		s->n = b->n;
 		s->rate = b->rate;
 	} else if (l->ops == &max_of_ops || l->ops == &max_wait_ops) {
-		c = container_of(l, struct composed, limiter);
+		c = container_of(l, struct wq_composed_limiter, limiter);
 		s->kind = l->ops == &max_of_ops ? WQ_LIMITER_MAX_OF : WQ_LIMITER_MAX_WAIT;
 		s->n = l->ops == &max_of_ops ? c->n : 0;
 		s->max = c->max;

@@ -230,13 +230,14 @@ static void embedded_remove(struct wq_embedded *x)
  */
 
 /* A wait of this task. */
-struct wait {
+struct wq_embedded_wait {
 	struct wq_fence fence;
 	struct completion unused;
 };
 
 /* Begin to wait, for the run in progress alone if @run is set.  A run is pending or in progress. */
-static void wait_begin(struct wq_cs *cs, struct wq_embedded *x, bool run, struct wait *w)
+static void wait_begin(struct wq_cs *cs, struct wq_embedded *x, bool run,
+		       struct wq_embedded_wait *w)
 {
 	wq_assert_locked(cs);
 	/* When the wait ends, the entry, and with it its pin, may be gone. */
@@ -247,7 +248,7 @@ static void wait_begin(struct wq_cs *cs, struct wq_embedded *x, bool run, struct
 }
 
 /* Wait after wait_begin().  Does not use the entry but to give the wait up. */
-static int wait_end(struct wq *q, struct wait *w, s64 deadline, struct wq_sleep how)
+static int wait_end(struct wq *q, struct wq_embedded_wait *w, s64 deadline, struct wq_sleep how)
 {
 	int ret = wq_fence_sleep(q, &w->fence, how, deadline);
 
@@ -274,7 +275,7 @@ static int embedded_disable_sync(struct wq_embedded *x, bool enable)
 {
 	struct wq *q = x->q;
 	struct wq_cs cs;
-	struct wait w;
+	struct wq_embedded_wait w;
 	bool waits;
 	u32 bits;
 
@@ -595,7 +596,7 @@ int wq_embedded_flush(struct wq_embedded *x, s64 timeout)
 	struct wq *q = x->q;
 	int ret = -EAGAIN;
 	struct wq_cs cs;
-	struct wait w;
+	struct wq_embedded_wait w;
 
 	embedded_debug_use(x);
 	if (wq_controller_run_of(x))

@@ -40,12 +40,12 @@
 #define ORDERS_GROUPS	(BIT(WQ_ORDER_DELIMITER) | BIT(WQ_ORDER_PREFIX))
 #define ORDERS_WITH_ARG	(BIT(WQ_ORDER_PRIORITY) | ORDERS_GROUPS)
 
-enum change { NEVER, ALWAYS, BY_FILE, LEASED };
+enum wq_attr_change { NEVER, ALWAYS, BY_FILE, LEASED };
 
-struct row {
+struct wq_attr_row {
 	const char *name;
 	u32 bit;
-	enum change change;
+	enum wq_attr_change change;
 	/* If its value is copied, else 0: */
 	u16 size;		/* of the value: a u32 or an s64 */
 	u16 field;		/* offset in struct wq_attrs */
@@ -77,12 +77,12 @@ struct row {
 	},
 
 /* By the bit of the attribute. */
-static const struct row rows[] = {
+static const struct wq_attr_row rows[] = {
 #include "state/attr_table.h"
 };
 
 /* The next row from @r on whose value is copied, or the end. */
-static const struct row *value_from(const struct row *r)
+static const struct wq_attr_row *value_from(const struct wq_attr_row *r)
 {
 	while (r < rows + ARRAY_SIZE(rows) && !r->size)
 		r++;
@@ -93,7 +93,7 @@ static const struct row *value_from(const struct row *r)
 	for (r = value_from(rows); r < rows + ARRAY_SIZE(rows); r = value_from(r + 1))
 
 /* WQ_ATTR_* of the attributes with this rule. */
-static u32 ruled(enum change change)
+static u32 ruled(enum wq_attr_change change)
 {
 	u32 set = 0;
 	int i;
@@ -117,7 +117,7 @@ static void store(void *to, u16 offset, u16 size, s64 value)
 		*(s64 *)(to + offset) = value;
 }
 
-static bool is_in_range(const struct row *r, s64 value)
+static bool is_in_range(const struct wq_attr_row *r, s64 value)
 {
 	return !value || (value >= r->min && value <= r->max);
 }
@@ -130,7 +130,7 @@ static bool is_in_range(const struct row *r, s64 value)
  */
 int wq_attr_check_new(const struct wq_attrs *attrs)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 	s64 value;
 
 	if (attrs->order > WQ_ORDER_PREFIX)
@@ -157,7 +157,7 @@ int wq_attr_check_new(const struct wq_attrs *attrs)
 int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 {
 	u32 set = attrs->set;
-	const struct row *r;
+	const struct wq_attr_row *r;
 	s64 value;
 
 	if (!set || set & ~(ruled(ALWAYS) | ruled(LEASED)))
@@ -189,7 +189,7 @@ u32 wq_attr_changeable(const struct wq *q)
 /* Whether a queue has another value than an open asks for.  0 asks for nothing. */
 bool wq_attr_differ(const struct wq *q, const struct wq_attrs *asked)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 	s64 value;
 
 	lockdep_assert_held(&q->lock);
@@ -205,7 +205,7 @@ bool wq_attr_differ(const struct wq *q, const struct wq_attrs *asked)
 /* The attributes of a kernel module's queue. */
 void wq_attr_from_params(struct wq_attrs *attrs, const struct wq_params *params)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 
 	*attrs = (struct wq_attrs){ .mode = params->mode };
 	for_each_value(r)
@@ -214,7 +214,7 @@ void wq_attr_from_params(struct wq_attrs *attrs, const struct wq_params *params)
 
 void wq_attr_to_params(struct wq_params *params, const struct wq_attrs *attrs)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 
 	for_each_value(r)
 		store(params, r->param, r->size, load(attrs, r->field, r->size));
@@ -223,7 +223,7 @@ void wq_attr_to_params(struct wq_params *params, const struct wq_attrs *attrs)
 /* The attributes of a new queue. */
 void wq_attr_init(struct wq *q, const struct wq_params *params)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 
 	for_each_value(r)
 		store(q, r->member, r->size, load(params, r->param, r->size) ?: r->initial);
@@ -232,7 +232,7 @@ void wq_attr_init(struct wq *q, const struct wq_params *params)
 /* Change the attributes in @attrs->set whose values are copied.  The caller has checked them. */
 void wq_attr_change(struct wq *q, const struct wq_attrs *attrs)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 
 	lockdep_assert_held(&q->lock);
 	for_each_value(r)
@@ -243,7 +243,7 @@ void wq_attr_change(struct wq *q, const struct wq_attrs *attrs)
 /* Report all attributes but the limiter, the owner and the mode. */
 void wq_attr_report(const struct wq *q, struct wq_attrs *attrs)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 
 	lockdep_assert_held(&q->lock);
 	attrs->set = wq_attr_changeable(q);
@@ -254,7 +254,7 @@ void wq_attr_report(const struct wq *q, struct wq_attrs *attrs)
 /* A line for each attribute, with times in ns. */
 void wq_attr_show(struct seq_file *m, const struct wq_attrs *attrs)
 {
-	const struct row *r;
+	const struct wq_attr_row *r;
 
 	for_each_value(r)
 		seq_printf(m, "%-36s %lld\n", r->name, load(attrs, r->field, r->size));

@@ -79,7 +79,7 @@ static noinline int wq_try_get(struct wq *q, const struct wq_consumer *c,
 	return __wq_try_get(q, c, take, arg);
 }
 
-struct get {
+struct wq_get_wait {
 	struct wq *q;
 	const struct wq_consumer *c;
 	int (*take)(struct wq_cs *cs, void *arg);
@@ -103,7 +103,7 @@ static bool get_is_deserted(struct wq *q, const struct wq_consumer *c)
 
 static int get_look(void *arg)
 {
-	const struct get *g = arg;
+	const struct wq_get_wait *g = arg;
 	int ret;
 
 	/* The signal may end or stop the task, so it takes no key. */
@@ -116,7 +116,7 @@ static int get_look(void *arg)
 int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
-	struct get g = { .q = q, .c = c, .take = take, .arg = arg };
+	struct wq_get_wait g = { .q = q, .c = c, .take = take, .arg = arg };
 	/* A process must not keep the machine from suspending, nor notice that it was suspended. */
 	struct wq_sleep how = {
 		.state = TASK_INTERRUPTIBLE | (c && c->pid ? TASK_FREEZABLE : 0),
@@ -151,14 +151,14 @@ int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 	return ret;
 }
 
-struct fence_wait {
+struct wq_fence_wait {
 	struct wq *q;
 	const struct wq_fence *f;
 };
 
 static int fence_look(void *arg)
 {
-	const struct fence_wait *w = arg;
+	const struct wq_fence_wait *w = arg;
 	int ret = wq_fence_result(w->f);
 
 	if (ret != WQ_NOT_ENDED)
@@ -183,7 +183,7 @@ static int fence_look(void *arg)
  */
 int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 deadline)
 {
-	struct fence_wait w = { .q = q, .f = f };
+	struct wq_fence_wait w = { .q = q, .f = f };
 	wait_queue_entry_t entry;
 	int ret;
 
@@ -200,7 +200,7 @@ WQ_EXPORT_FOR_KUNIT(wq_fence_sleep);
 /* Whether that has ended for which a fence stands, for poll. */
 bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait)
 {
-	struct fence_wait w = { .q = q, .f = f };
+	struct wq_fence_wait w = { .q = q, .f = f };
 
 	/* The poller is added before the look at the result, see wq_fences_wake(). */
 	poll_wait(file, &f->waiters, wait);

@@ -606,7 +606,7 @@ static const struct fs_parameter_spec wq_parameters[] = {
 };
 
 /* The options of a mount: those in @given, bits of OPT_*. */
-struct options {
+struct wq_mount_options {
 	u32 given;
 	u32 max_keys;
 	u32 max_queues;
@@ -618,7 +618,7 @@ struct options {
 static int wq_parse_param(struct fs_context *fc, struct fs_parameter *param)
 {
 	struct fs_parse_result result;
-	struct options *o = fc->fs_private;
+	struct wq_mount_options *o = fc->fs_private;
 	int opt = fs_parse(fc, wq_parameters, param, &result);
 	u32 value = result.uint_32;
 
@@ -656,7 +656,7 @@ static int wq_parse_param(struct fs_context *fc, struct fs_parameter *param)
 }
 
 /* Apply options to a set: the last mount or remount of a set counts. */
-static void options_apply(struct super_block *sb, const struct options *o)
+static void options_apply(struct super_block *sb, const struct wq_mount_options *o)
 {
 	struct inode *dir = d_inode(sb->s_root);
 	struct wq_set *set = sb->s_fs_info;
@@ -714,7 +714,7 @@ static int wq_fill_super(struct super_block *sb, struct fs_context *fc)
 
 static int wq_get_tree(struct fs_context *fc)
 {
-	const struct options *o = fc->fs_private;
+	const struct wq_mount_options *o = fc->fs_private;
 	int ret;
 
 	if (o->given & BIT(OPT_NEW) || fc->user_ns != &init_user_ns) {
@@ -750,7 +750,7 @@ static const struct fs_context_operations wq_context_ops = {
 
 static int wq_init_fs_context(struct fs_context *fc)
 {
-	fc->fs_private = kzalloc_obj(struct options, GFP_KERNEL_ACCOUNT);
+	fc->fs_private = kzalloc_obj(struct wq_mount_options, GFP_KERNEL_ACCOUNT);
 	if (!fc->fs_private)
 		return -ENOMEM;
 	/* The kernel's mount is made by the first user, whose namespace can be any. */

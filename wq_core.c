@@ -220,8 +220,9 @@ void wq_unread_key(struct wq_read *r)
  * All that the caller stored before the add is visible to the run that follows it, also if
  * the add is coalesced.
  *
- * Context: as for wq_done(), and NMI, where only an add that is coalesced succeeds.  After
- * -EAGAIN the caller can add the key again from an irq_work.
+ * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; after -EAGAIN the
+ * caller can add the key again from an irq_work.  Not with a lock held that a wake-up takes, such as
+ * a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds
  * are paused, see wq_pause(); -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an
@@ -254,7 +255,8 @@ EXPORT_SYMBOL_GPL(wq_add);
  * Each successful call counts as a retry in wq_stat.retries, also without a delay.  If the key has
  * failed as often as the queue retries, a call with WQ_ADD_RATE_LIMITED parks it and returns 0.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: without a delay: as for wq_add(); with a delay: 1: newly delayed; 0: the key
  * was delayed already; or an error of wq_add().  -EINVAL also for bad flags.
@@ -316,7 +318,9 @@ int wq_take_item(struct wq_cs *cs, void *arg)
  * drains, and if that consumer holds no key, the call waits as long as processes hold keys,
  * because these may be given back.
  *
- * Context: process, may sleep.  With @timeout 0: as for wq_done().
+ * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
+ * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.
  *
  * Return: 0; -ESHUTDOWN: the queue is shut down, no key is ready, and the call does not
  * wait for keys of processes; -EAGAIN: no key is ready, or gets are paused, and @timeout is
@@ -402,7 +406,8 @@ EXPORT_SYMBOL_GPL(wq_done);
  * If the queue is shut down, RETRY and AFTER do not add the key: the run ends, and
  * wq_stat.dropped counts the add.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 0 or WQ_RESULT_* bits.  WQ_RESULT_READY: the key is ready again, because it
  * was added during the run or the outcome adds it without a delay.
@@ -458,7 +463,9 @@ int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item
  * Equal to wq_done_with() and wq_get(), but in one critical section if a key is ready.
  * The next key is held without a lease, as by wq_get().
  *
- * Context: as for wq_get().
+ * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
+ * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.
  *
  * Return: 0.  If the done failed: an error of wq_done_with(), and @item is unchanged.
  * If the get failed: an error of wq_get(); the run has ended, and item->token is 0, so

@@ -65,7 +65,8 @@ EXPORT_SYMBOL_GPL(wq_limiter_when);
  * @key: the key
  * @len: its length in bytes
  *
- * Context: as for wq_limiter_when().
+ * Context: any; the caller serializes calls for one limiter, which the queue's lock does for a
+ * limiter's operations.
  */
 void wq_limiter_forget(struct wq_limiter *l, const void *key, size_t len)
 {
@@ -79,7 +80,8 @@ EXPORT_SYMBOL_GPL(wq_limiter_forget);
  * @l: the limiter
  * @f: the key; @f->failures includes the last failure, and @f->now is not used
  *
- * Context: as for wq_limiter_when().
+ * Context: any; the caller serializes calls for one limiter, which the queue's lock does for a
+ * limiter's operations.
  *
  * Return: the number of failures; 0 if the limiter does not count by key, as a bucket.
  */

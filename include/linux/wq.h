@@ -445,7 +445,8 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
  * The entry does not count in the queue's max_keys, but max_keys and all entries together are
  * at most WQ_MAX_KEYS.
  *
- * Context: as for wq_done(), but may sleep if @gfp allows it.
+ * Context: any but NMI; sleeps if @gfp allows it.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.
  *
  * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue has an order of its
  * own or a debounce, see struct wq_params; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys

@@ -354,7 +354,9 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit);
  * If the entry waits for its run already, the add is coalesced with that run.  If the entry is
  * being processed, it has one more run after that.
  *
- * Context: as for wq_add().
+ * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; after -EAGAIN the
+ * caller can add the entry again from an irq_work.  Not with a lock held that a wake-up takes, such
+ * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds are
  * paused, see wq_pause(); -EBUSY: the entry is disabled; -EAGAIN: in an NMI, and the entry was
@@ -377,7 +379,9 @@ EXPORT_SYMBOL_GPL(wq_embedded_add);
  *
  * The rules are those of wq_add_after().  Needs no memory.
  *
- * Context: as for wq_add_after().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.  In
+ * an NMI the call fails with -EAGAIN.
  *
  * Return: without a delay: as for wq_embedded_add(); with a delay: 1: newly delayed; 0: the
  * entry was delayed already; or an error of wq_embedded_add().  -EINVAL: bad flags.
@@ -401,7 +405,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_add_after);
  *
  * Counts the failure, and adds the entry after the delay of the queue's limiter.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: as for wq_embedded_add_after().  On error no failure is counted.
  */
@@ -432,7 +437,8 @@ static void embedded_info(struct wq_embedded *x, struct wq_key_info *info, bool 
  *
  * The next failure has the shortest delay again.  Leaves a pending delay in place.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  */
 void wq_embedded_forget(struct wq_embedded *x)
 {
@@ -446,7 +452,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_forget);
  * wq_embedded_num_requeues() - how often an object failed
  * @x: its entry
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: as for wq_num_requeues().
  */
@@ -463,7 +470,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_num_requeues);
  * wq_embedded_query() - report the state of an object
  * @x: its entry
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: WQ_KEY_* bits; 0: the entry is idle, has no failures and is not disabled.
  */
@@ -482,7 +490,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_query);
  *
  * A run in progress goes on, and no other run follows it.  The failures are reset.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: the entry's state from before, as for wq_embedded_query().
  */
@@ -501,7 +510,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel);
  * the entry and then end.  A run in progress goes on.  If it ends with an outcome that
  * adds the entry, wq_stat.dropped counts that add.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: the entry's state from before, as for wq_embedded_query().
  */
@@ -515,7 +525,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_disable);
  * wq_embedded_enable() - undo a wq_embedded_disable() or wq_embedded_disable_sync()
  * @x: the entry
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 1: adds are accepted again; 0: the entry is still disabled.
  */
@@ -560,7 +571,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_disable_sync);
  * it again.  The end of the run enables the entry, so when the call returns, the entry is idle,
  * unless another task has added it since.
  *
- * Context: process, may sleep, as for wq_embedded_disable_sync().
+ * Context: process, may sleep.  If lockdep is on, it reports a wait with a lock held that the
+ * run takes.
  *
  * Return: as for wq_embedded_disable_sync().
  */
@@ -576,12 +588,14 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  * @timeout: how long to wait, in ns; 0: do not wait; WQ_FOREVER, or any negative value: wait
  *	until the runs have ended
  *
- * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED,
- * WQ_END_GAVE_UP or WQ_END_NO_RUN.  A pending delay is no add before it is due, so the call does not
- * wait for it.  If no run is pending or in progress, the call reports how the last run ended, as the
- * entry remembers that, unlike a key.
+ * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED or
+ * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.  If
+ * no run is pending or in progress, the call reports how the last run ended, as the entry remembers
+ * that, unlike a key.
  *
- * Context: process, may sleep.  With @timeout 0: as for wq_done().
+ * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
+ * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.
  *
  * Return: WQ_END_DONE, which is 0; WQ_END_FAILED: the run ended with WQ_OUTCOME_RETRY;
  * WQ_END_GAVE_UP: it failed, and the entry was given up; WQ_END_NO_RUN: the entry has not run since

@@ -56,17 +56,19 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * @timeout: how long to wait, in ns; 0: do not wait; WQ_FOREVER, or any negative value: wait
  *	until the runs have ended
  *
- * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED,
- * WQ_END_GAVE_UP or WQ_END_NO_RUN.  A pending delay is no add before it is due, so the call does not
- * wait for it.  A run that is given back is not over, because the key is handed out again.  The
- * queue does not remember runs that have ended, unlike an embedded entry.
+ * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED or
+ * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.  A
+ * run that is given back is not over, because the key is handed out again.  The queue does not
+ * remember runs that have ended, unlike an embedded entry.
  *
  * The caller must not work on the key, as all callers of wq_get() are one consumer.  Only the
- * function of a controller is recognized.  It may wait for another key, but if all threads of the
+ * functions of a controller are recognized.  They may wait for another key, but if all threads of the
  * controller wait, no run ends.
  *
- * Context: process, may sleep.  With @timeout 0: as for wq_done().  If lockdep is on, it reports a
- * wait with a lock held that a controller's function takes.
+ * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
+ * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.  If lockdep is on, it reports a wait with a lock held that a
+ * controller's function takes.
  *
  * Return: WQ_END_DONE, which is 0; WQ_END_FAILED: the run ended with WQ_OUTCOME_RETRY, or was given
  * back the second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; WQ_END_NO_RUN:
@@ -106,7 +108,10 @@ EXPORT_SYMBOL_GPL(wq_flush_key);
  * A disabled key counts in max_keys.  Disables do not nest, unlike those of an embedded entry,
  * because processes disable keys as well, and may end: one enable undoes them all.
  *
- * Context: process, may sleep, as for wq_flush_key().  With @timeout 0: as for wq_done().
+ * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
+ * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.  If lockdep is on, it reports a wait with a lock held that a
+ * controller's function takes.
  *
  * Return: the key's state from before, as for wq_query(), or 0 if the queue did not know the key.
  * With these errors, the key is disabled: -ETIMEDOUT; -ERESTARTSYS: a fatal signal ended the
@@ -140,7 +145,8 @@ EXPORT_SYMBOL_GPL(wq_disable_key);
  * @key: the key
  * @len: length of the key in bytes
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 1: the key was disabled, and adds are accepted again; 0: it was not; -EINVAL or -E2BIG for
  * @len.

@@ -122,7 +122,8 @@ EXPORT_SYMBOL_GPL(wq_destroy);
  * memory is fetched at once.  If all of these 16 keys are dirty already, the lock is not taken.  A
  * key that fails does not keep the others from being added.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: the number of keys that are dirty now; each result is in its request.
  */
@@ -163,7 +164,8 @@ EXPORT_SYMBOL_GPL(wq_add_many);
  * A key that is added again by the outcome of its run, or whose run is lost, keeps the level of
  * that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: as for wq_add_after(), or -ERANGE: there is no such level.  -EINVAL also if @priority is
  * not 0 and the queue has no levels.
@@ -190,7 +192,8 @@ EXPORT_SYMBOL_GPL(wq_add_priority);
  * limiter uses failures, the key keeps them, and counts in max_keys, until wq_forget(),
  * WQ_OUTCOME_FORGET or wq_cancel().
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: as for wq_add_after().  On error no failure is counted.
  */
@@ -225,7 +228,8 @@ static int key_state(struct wq *q, const void *key, size_t len, u32 what)
  * The key's next failure has the shortest delay again.  Does not replace wq_done(), and
  * leaves a pending delay in place.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 0, also if the queue does not know the key; -EINVAL or -E2BIG for @len.
  */
@@ -241,7 +245,8 @@ EXPORT_SYMBOL_GPL(wq_forget);
  * @key: the key
  * @len: length of the key in bytes
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: failures since they were last forgotten, up to INT_MAX, as the limiter counts
  * them.  A built-in limiter returns 0 if it does not count by key (a bucket alone), or
@@ -303,7 +308,9 @@ static int wq_take_leased(struct wq_cs *cs, void *arg)
  * A key that wq_get() hands out is held until done.  This key is given back when the
  * lease expires; wq_done() and wq_touch() then fail with -ESTALE.
  *
- * Context: as for wq_get().
+ * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
+ * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.
  *
  * Return: as for wq_get(); -EMSGSIZE: the next key is longer than @size and stays the
  * next one; -EINVAL: the queue has no leases.
@@ -325,7 +332,8 @@ EXPORT_SYMBOL_GPL(wq_get_leased);
  *
  * For a key without a lease, only checks that the caller holds it.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 0; -ESTALE: the caller no longer holds the key, or never held it, and nothing
  * has changed.
@@ -353,7 +361,8 @@ EXPORT_SYMBOL_GPL(wq_touch);
  * @key: the key
  * @len: length of the key in bytes
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: as for wq_done(), but -ENOENT: the key is not being processed; -EPERM: a
  * process holds it; -EINVAL: the queue was created with a lease, where only wq_done() ends
@@ -377,7 +386,8 @@ EXPORT_SYMBOL_GPL(wq_done_key);
  * @key: the key
  * @len: length of the key in bytes
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: WQ_KEY_* bits; 0: the queue does not know the key; -EINVAL or -E2BIG for @len.
  */
@@ -396,7 +406,8 @@ EXPORT_SYMBOL_GPL(wq_query);
  * A run in progress goes on, and no other run follows it.  The failures of the key are
  * reset.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: the key's state from before, as for wq_query().
  */
@@ -414,7 +425,8 @@ EXPORT_SYMBOL_GPL(wq_cancel);
  *
  * The failures of the key are reset.  A pause of adds does not refuse a kick.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 0; -ENOENT: the key is not parked; -ESHUTDOWN: the queue is shut down, and its parked
  * keys stay parked; -EINVAL or -E2BIG for @len.
@@ -431,7 +443,8 @@ EXPORT_SYMBOL_GPL(wq_kick);
  * wq_num_ready() - number of ready keys
  * @q: the queue
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: the number, which client-go calls Len.  Keys in processing do not count.
  */
@@ -464,7 +477,8 @@ EXPORT_SYMBOL_GPL(wq_num_ready);
  * If the key was added during the run, it is not parked but has its next run, and its failures
  * are reset.  An embedded entry that is disabled is not parked.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: WQ_RESULT_PARKED; WQ_RESULT_READY: the key was added during the run and is ready; 0:
  * it is not parked for another reason; -ESTALE: the caller no longer holds the key, or never held

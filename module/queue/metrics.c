@@ -198,7 +198,8 @@ WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
  * Embedded entries count as keys, but not in @st->keys and @st->max_keys.  Keys are not counted by
  * level: @st->level_ready is 0.  The owner, group and mode are 0.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  */
 void wq_stats(struct wq *q, struct wq_stat *st)
 {

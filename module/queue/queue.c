@@ -557,7 +557,8 @@ WQ_EXPORT_FOR_KUNIT(wq_map_of);
  * A resume of gets wakes as many getters as keys are ready.  A shut down or drain ends both
  * pauses: consumers are to process what is left, and a drain would never end otherwise.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 0; -EINVAL: @what is 0 or has an unknown bit; -ESHUTDOWN: the queue is shut down,
  * and @ns is not 0.
@@ -611,7 +612,8 @@ void wq_shut(struct wq *q, bool drain)
  * it counts in wq_stat.retained until wq_forget() or wq_cancel().  A getter that finds no key
  * returns -ESHUTDOWN, and a drain returns -ECANCELED.  A pause ends.  May be called repeatedly.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  */
 void wq_shutdown(struct wq *q)
 {
@@ -662,7 +664,7 @@ struct wq_fence *wq_drain_join(struct wq *q, struct wq_fence *spare)
  * wq_shutting_down() - whether the queue was shut down
  * @q: the queue
  *
- * Context: as for wq_done().
+ * Context: any.
  *
  * Return: true after wq_shutdown() or wq_drain().
  */

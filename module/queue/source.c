@@ -232,7 +232,9 @@ static void source_mark(struct wq_source *s, const void *key, size_t dir)
  *
  * The rescan key is added soon, or as soon as the queue accepts it.
  *
- * Context: as for wq_source_add().
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT neither from hard interrupt nor with
+ * interrupts or preemption disabled.  In an RCU read-side critical section, which began before the
+ * kind's unhook for @s returned.
  */
 void wq_source_rescan(struct wq_source *s, const void *key, size_t dir)
 {
@@ -294,7 +296,9 @@ EXPORT_SYMBOL_GPL(wq_source_add);
  *	than 0 leaves a mark
  * @delay: ns, as for wq_add_after().  The delay of the source counts if it is larger
  *
- * Context: as for wq_source_add().
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT neither from hard interrupt nor with
+ * interrupts or preemption disabled.  In an RCU read-side critical section, which began before the
+ * kind's unhook for @s returned.
  */
 void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, size_t dir,
 			    int priority, s64 delay)
@@ -322,7 +326,9 @@ EXPORT_SYMBOL_GPL(wq_source_add_priority);
  * The rescan key of all that it watched is added, so that its consumer looks.  The source stays
  * until it is detached.  If the source has ended already, nothing changes.
  *
- * Context: as for wq_source_add().
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT neither from hard interrupt nor with
+ * interrupts or preemption disabled.  In an RCU read-side critical section, which began before the
+ * kind's unhook for @s returned.
  */
 void wq_source_end(struct wq_source *s, int error)
 {

@@ -227,7 +227,8 @@ static int kick_batch(struct wq *q, bool first, u32 *most)
  *
  * Each key is made ready by the rules of wq_kick().  Keys that are parked during the call are not.
  *
- * Context: as for wq_done().
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: how many were made ready; -ESHUTDOWN: the queue is shut down.
  */

@@ -191,7 +191,7 @@ int wq_read_key(struct wq_read *r, s64 deadline)
 		return ret;
 	return wq_get_slow(q, r->c, deadline, wq_take_read_slow, r);
 }
-WQ_EXPORT_FOR_KUNIT(wq_read_key);
+EXPORT_SYMBOL_IF_KUNIT(wq_read_key);
 
 /* Give back the key of a read that cannot be copied to its caller. */
 void wq_unread_key(struct wq_read *r)

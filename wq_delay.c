@@ -85,7 +85,7 @@ int wq_heap_reserve(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp)
 {
 	return wq_vec_extend(&h->vec, h->count + h->reserved, WQ_SEG_SLOTS, pre, gfp);
 }
-WQ_EXPORT_FOR_KUNIT(wq_heap_reserve);
+EXPORT_SYMBOL_IF_KUNIT(wq_heap_reserve);
 
 /* Reserve a slot for an embedded entry, until wq_heap_disown().  -ENOMEM: no change. */
 int wq_heap_own(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp)
@@ -103,7 +103,7 @@ void wq_heap_disown(struct wq_heap *h)
 	h->reserved--;
 	wq_vec_trim(&h->vec, h->count + h->reserved, WQ_SEG_SLOTS);
 }
-WQ_EXPORT_FOR_KUNIT(wq_heap_disown);
+EXPORT_SYMBOL_IF_KUNIT(wq_heap_disown);
 
 /* Insert an entry, after wq_heap_reserve() or, for an embedded entry, wq_heap_own(). */
 void wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due)
@@ -115,7 +115,7 @@ void wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due)
 		h->reserved--;
 	heap_place(h, h->count++, &s);
 }
-WQ_EXPORT_FOR_KUNIT(wq_heap_insert);
+EXPORT_SYMBOL_IF_KUNIT(wq_heap_insert);
 
 /* Change the due time of @e.  Among equal times it is the last one from now on. */
 void wq_heap_move(struct wq_heap *h, struct wq_entry *e, s64 due)
@@ -125,7 +125,7 @@ void wq_heap_move(struct wq_heap *h, struct wq_entry *e, s64 due)
 	e->seq = h->seq++;
 	heap_place(h, e->heap, &s);
 }
-WQ_EXPORT_FOR_KUNIT(wq_heap_move);
+EXPORT_SYMBOL_IF_KUNIT(wq_heap_move);
 
 void wq_heap_remove(struct wq_heap *h, struct wq_entry *e)
 {
@@ -138,7 +138,7 @@ void wq_heap_remove(struct wq_heap *h, struct wq_entry *e)
 	else
 		wq_vec_trim(&h->vec, h->count + h->reserved, WQ_SEG_SLOTS);
 }
-WQ_EXPORT_FOR_KUNIT(wq_heap_remove);
+EXPORT_SYMBOL_IF_KUNIT(wq_heap_remove);
 
 struct wq_entry *wq_heap_first(const struct wq_heap *h)
 {
@@ -156,7 +156,7 @@ u64 wq_heap_bytes(const struct wq_heap *h)
 {
 	return wq_vec_bytes(&h->vec);
 }
-WQ_EXPORT_FOR_KUNIT(wq_heap_bytes);
+EXPORT_SYMBOL_IF_KUNIT(wq_heap_bytes);
 
 /* Make sure that wq_delay_set() of an entry needs no memory.  -ENOMEM: the heap is unchanged. */
 int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_prealloc *pre,

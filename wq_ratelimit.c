@@ -602,7 +602,7 @@ struct wq_limiter *wq_limiter_from_specs(const struct wq_limiter_spec *specs, u3
 	wq_limiter_free(l);
 	return ERR_PTR(-EINVAL);
 }
-WQ_EXPORT_FOR_KUNIT(wq_limiter_from_specs);
+EXPORT_SYMBOL_IF_KUNIT(wq_limiter_from_specs);
 
 struct spec_room {
 	struct wq_limiter_spec *next, *end;
@@ -661,4 +661,4 @@ u32 wq_limiter_to_specs(const struct wq_limiter *l,
 	specs[0] = (struct wq_limiter_spec){ .kind = WQ_LIMITER_OTHER };
 	return 1;
 }
-WQ_EXPORT_FOR_KUNIT(wq_limiter_to_specs);
+EXPORT_SYMBOL_IF_KUNIT(wq_limiter_to_specs);

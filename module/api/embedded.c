@@ -71,7 +71,7 @@ const struct debug_obj_descr wq_embedded_debug = {
 	.fixup_init = embedded_fixup_init,
 	.fixup_free = embedded_fixup_free,
 };
-WQ_EXPORT_FOR_KUNIT(wq_embedded_debug);
+EXPORT_SYMBOL_IF_KUNIT(wq_embedded_debug);
 
 static void embedded_debug_begin(struct wq_embedded *x, bool on_stack)
 {

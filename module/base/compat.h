@@ -8,6 +8,7 @@
 #define _WQ_COMPAT_H
 
 #include <linux/atomic.h>	/* for 6.1's <linux/shrinker.h> */
+#include <linux/export.h>
 #include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
@@ -205,9 +206,27 @@ static inline void wq_shrinker_end(struct shrinker *s)
 #endif
 }
 
-/* <kunit/visibility.h> came with 6.2. */
+/*
+ * <kunit/visibility.h> came with 6.2, and with backports.  tests/kunit/run-smp builds a KUnit for a
+ * kernel that has none.
+ */
+#if __has_include("kunit/visibility.h")
+#include <kunit/visibility.h>
+#endif
+#if defined(WQ_KUNIT) || (IS_ENABLED(CONFIG_KUNIT) && !defined(EXPORT_SYMBOL_IF_KUNIT))
+#undef EXPORT_SYMBOL_IF_KUNIT
+#define EXPORT_SYMBOL_IF_KUNIT(sym)	EXPORT_SYMBOL_NS(sym, WQ_KUNIT_NS)
+#elif !defined(EXPORT_SYMBOL_IF_KUNIT)
+#define EXPORT_SYMBOL_IF_KUNIT(sym)
+#endif
+
 #if IS_ENABLED(CONFIG_KUNIT) || defined(WQ_KUNIT)
-#define WQ_EXPORT_FOR_KUNIT(sym)	EXPORT_SYMBOL_GPL(sym)
+/* The namespace of these exports.  Since 6.13 it is a string. */
+#if KERNEL_VERSION(6, 13, 0) > LINUX_VERSION_CODE
+#define WQ_KUNIT_NS	EXPORTED_FOR_KUNIT_TESTING
+#else
+#define WQ_KUNIT_NS	"EXPORTED_FOR_KUNIT_TESTING"
+#endif
 
 /* 6.14 made it possible to initialize suites without a run. */
 #if KERNEL_VERSION(6, 14, 0) > LINUX_VERSION_CODE
@@ -215,8 +234,6 @@ static inline void wq_shrinker_end(struct shrinker *s)
 #else
 #define wq_kunit_suites_init(suites, n)	__kunit_test_suites_init(suites, n, true)
 #endif
-#else
-#define WQ_EXPORT_FOR_KUNIT(sym)
 #endif
 
 /* Before 6.10 it takes the list of marks.  A macro, as only one file knows fsnotify. */

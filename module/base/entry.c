@@ -132,7 +132,7 @@ size_t wq_bytes_text(char *to, size_t size, const void *key, size_t key_len)
 	to[len] = '\0';
 	return len;
 }
-WQ_EXPORT_FOR_KUNIT(wq_bytes_text);
+EXPORT_SYMBOL_IF_KUNIT(wq_bytes_text);
 
 void wq_entry_exit(void)
 {

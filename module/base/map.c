@@ -54,7 +54,7 @@ struct wq_counters *wq_counters_new(const struct wq_mem *mem, gfp_t gfp)
 	m->page->generation = 1;
 	return m;
 }
-WQ_EXPORT_FOR_KUNIT(wq_counters_new);
+EXPORT_SYMBOL_IF_KUNIT(wq_counters_new);
 
 /* Needs no lock.  @m may be NULL.  Files and mappings have references of their own to the page. */
 void wq_counters_free(struct wq_counters *m)
@@ -64,7 +64,7 @@ void wq_counters_free(struct wq_counters *m)
 	free_page((unsigned long)m->page);
 	kfree(m);
 }
-WQ_EXPORT_FOR_KUNIT(wq_counters_free);
+EXPORT_SYMBOL_IF_KUNIT(wq_counters_free);
 
 static u32 counter_of(const struct wq_counters *m, u32 hash)
 {
@@ -85,7 +85,7 @@ void wq_counters_renew(struct wq_counters *m)
 	 */
 	smp_store_release(generation, *generation + 1);
 }
-WQ_EXPORT_FOR_KUNIT(wq_counters_renew);
+EXPORT_SYMBOL_IF_KUNIT(wq_counters_renew);
 
 /*
  * A counter wraps.  The generation changes before and after that: a reader that sees the new value
@@ -122,7 +122,7 @@ void wq_counters_move(struct wq_counters *m, u32 hash)
 	 */
 	smp_mb();
 }
-WQ_EXPORT_FOR_KUNIT(wq_counters_move);
+EXPORT_SYMBOL_IF_KUNIT(wq_counters_move);
 
 /* No add can be answered any more. */
 void wq_counters_retire(struct wq_counters *m)
@@ -140,7 +140,7 @@ struct wq_mark wq_counters_mark(const struct wq_counters *m, u32 hash)
 
 	return (struct wq_mark){ counter, READ_ONCE(m->page->counters[counter]) };
 }
-WQ_EXPORT_FOR_KUNIT(wq_counters_mark);
+EXPORT_SYMBOL_IF_KUNIT(wq_counters_mark);
 
 /*
  * The file.  Its private data is the page, to which it has a reference.

@@ -530,7 +530,7 @@ int __cold wq_table_init(struct wq_table *t, struct wq_mem *m, gfp_t gfp)
 	table_resize(t, 1);
 	return 0;
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_init);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_init);
 
 /* Free the table's memory.  Entries that are still in it stay the caller's. */
 void __cold wq_table_destroy(struct wq_table *t)
@@ -561,7 +561,7 @@ void __cold wq_table_destroy(struct wq_table *t)
 		wq_bucket_free(spare_bucket(t, NULL, 0));
 	t->count = 0;
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_destroy);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_destroy);
 
 /* wq_table_find() in the chain of @first, and in the tree. */
 static noinline struct wq_entry *chain_look_up(struct wq_table *t, const struct wq_bucket *first,
@@ -605,7 +605,7 @@ struct wq_entry *wq_table_find(struct wq_table *t, u32 hash, const void *key, si
 	}
 	return chain_look_up(t, b, hash, key, len);
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_find);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_find);
 
 /* The first bucket for @hash, without the lock; NULL: the table has changed since @seq. */
 static __always_inline struct wq_bucket *bucket_peek(struct wq_table *t, u32 hash,
@@ -694,7 +694,7 @@ struct wq_peek wq_table_peek(struct wq_table *t, u32 hash, const void *key, size
 	}
 	return chain_peek(t, b, seq, hash, key, len);
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_peek);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_peek);
 
 /*
  * Fetch the bucket that a look-up of this hash will read first.  In an RCU read section, or under
@@ -745,7 +745,7 @@ struct wq_entry *wq_table_find_entry(const struct wq_table *t, u32 hash, struct 
 		return e;
 	return NULL;
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_find_entry);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_find_entry);
 
 /* Insert an entry that its first bucket has no room for, or that is to be spilled. */
 static noinline int chain_insert(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
@@ -790,7 +790,7 @@ int wq_table_insert(struct wq_table *t, struct wq_entry *e,
 	wq_seq_end(&t->seq);
 	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_insert);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_insert);
 
 /*
  * Undo chain_pop(), whose unused bucket is all the memory that this needs.  Not inline,
@@ -867,7 +867,7 @@ void wq_table_remove(struct wq_table *t, struct wq_entry *e)
 	wq_seq_end(&t->seq);
 	WARN_ON_ONCE(!removed);
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_remove);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_remove);
 
 /**
  * wq_table_any() - an entry at which a removal of all entries goes on
@@ -900,7 +900,7 @@ __cold struct wq_entry *wq_table_any(struct wq_table *t)
 	}
 	return NULL;
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_any);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_any);
 
 /* The entry of a chain whose place is the least at or behind @place, or NULL. */
 static struct wq_entry *chain_from(const struct wq_bucket *b, u64 place)
@@ -956,11 +956,11 @@ __cold struct wq_entry *wq_table_next(const struct wq_table *t, u64 *cursor)
 	}
 	return NULL;
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_next);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_next);
 
 /* The table's memory in bytes. */
 u64 wq_table_bytes(const struct wq_table *t)
 {
 	return wq_vec_bytes(&t->vec) + (u64)nr_buckets(t) * bucket_bytes(t);
 }
-WQ_EXPORT_FOR_KUNIT(wq_table_bytes);
+EXPORT_SYMBOL_IF_KUNIT(wq_table_bytes);

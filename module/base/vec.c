@@ -128,7 +128,7 @@ void wq_vec_free(struct wq_vec *v)
 	seg_free(v, v->root);
 	v->root = NULL;
 }
-WQ_EXPORT_FOR_KUNIT(wq_vec_free);
+EXPORT_SYMBOL_IF_KUNIT(wq_vec_free);
 
 /* Fill @pre, outside of the lock, as far as there is memory.  The change itself may still fail. */
 void wq_vec_prealloc(struct wq_vec_prealloc *pre, const struct wq_mem *m, gfp_t gfp)

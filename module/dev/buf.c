@@ -36,7 +36,7 @@ void wq_bufs_init(struct wq_bufs *bufs)
 {
 	INIT_LIST_HEAD(&bufs->all);
 }
-WQ_EXPORT_FOR_KUNIT(wq_bufs_init);
+EXPORT_SYMBOL_IF_KUNIT(wq_bufs_init);
 
 /* The file has a new buffer. */
 static void bufs_join(struct wq_bufs *bufs)
@@ -91,7 +91,7 @@ int wq_buf_get(struct wq_buf *buf, struct wq_bufs *bufs, struct wq_kept *kept, u
 	buf->mem = kept->mem;
 	return 0;
 }
-WQ_EXPORT_FOR_KUNIT(wq_buf_get);
+EXPORT_SYMBOL_IF_KUNIT(wq_buf_get);
 
 void wq_buf_put(const struct wq_buf *buf)
 {
@@ -100,7 +100,7 @@ void wq_buf_put(const struct wq_buf *buf)
 	else
 		kvfree(buf->mem);
 }
-WQ_EXPORT_FOR_KUNIT(wq_buf_put);
+EXPORT_SYMBOL_IF_KUNIT(wq_buf_put);
 
 /* Take a buffer away, for the caller to free.  NULL: there is none, or a call uses it. */
 static void *kept_take(struct wq_kept *kept)
@@ -132,7 +132,7 @@ void wq_bufs_end(struct wq_bufs *bufs)
 	raw_spin_unlock(&bufs_lock);
 	wq_bufs_idle(bufs);
 }
-WQ_EXPORT_FOR_KUNIT(wq_bufs_end);
+EXPORT_SYMBOL_IF_KUNIT(wq_bufs_end);
 
 /*
  * The shrinker.
@@ -182,7 +182,7 @@ static unsigned long free_buffers(struct shrinker *s, struct shrink_control *sc)
 }
 
 struct shrinker *wq_buf_shrinker;
-WQ_EXPORT_FOR_KUNIT(wq_buf_shrinker);
+EXPORT_SYMBOL_IF_KUNIT(wq_buf_shrinker);
 
 int __init wq_buf_shrink_init(void)
 {

@@ -278,7 +278,7 @@ void wq_config_get(struct wq *q, struct wq_attrs *args,
 	args->num_limiters = q->limiter ? wq_limiter_to_specs(q->limiter, specs) : 0;
 	wq_unlock(&cs);
 }
-WQ_EXPORT_FOR_KUNIT(wq_config_get);
+EXPORT_SYMBOL_IF_KUNIT(wq_config_get);
 
 /* Change all attributes, or none.  *@limiter becomes the former one. */
 static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_limiter **limiter,
@@ -338,4 +338,4 @@ int wq_config_set(struct wq *q, const struct wq_attrs *args, struct wq_limiter *
 	wq_limiter_drop(limiter);
 	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_config_set);
+EXPORT_SYMBOL_IF_KUNIT(wq_config_set);

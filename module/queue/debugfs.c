@@ -398,7 +398,7 @@ void wq_drain_text(struct wq *q, char *text)
 			break;
 	wq_unlock(&cs);
 }
-WQ_EXPORT_FOR_KUNIT(wq_drain_text);
+EXPORT_SYMBOL_IF_KUNIT(wq_drain_text);
 
 /* Log which keys a drain waits for. */
 void wq_log_drain(struct wq *q)

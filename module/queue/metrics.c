@@ -188,7 +188,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_rea
 	wq_order_stat(q, st, level_ready);
 	wq_unlock(&cs);
 }
-WQ_EXPORT_FOR_KUNIT(wq_consumer_stats);
+EXPORT_SYMBOL_IF_KUNIT(wq_consumer_stats);
 
 /**
  * wq_stats() - the statistics of a queue, from one critical section

@@ -186,7 +186,7 @@ static void reclaim_user(const struct wq_user *user)
 }
 
 struct shrinker *wq_idle_shrinker;
-WQ_EXPORT_FOR_KUNIT(wq_idle_shrinker);
+EXPORT_SYMBOL_IF_KUNIT(wq_idle_shrinker);
 
 int __init wq_shrink_init(void)
 {
@@ -306,7 +306,7 @@ exit_mem:
 	wq_mem_exit(&mem);
 	return NULL;
 }
-WQ_EXPORT_FOR_KUNIT(wq_alloc);
+EXPORT_SYMBOL_IF_KUNIT(wq_alloc);
 
 /*
  * Drop all keys of a queue to which no add can come any more, also keys that are held.  @ended: no
@@ -408,7 +408,7 @@ void wq_put(struct wq *q)
 		queue_end(q);
 	}
 }
-WQ_EXPORT_FOR_KUNIT(wq_put);
+EXPORT_SYMBOL_IF_KUNIT(wq_put);
 
 /* Whether the caller is a work item of the kernel, for which others wait. */
 bool wq_defers(void)
@@ -450,7 +450,7 @@ void wq_unpin(struct wq *q)
 	wq_mem_exit(&q->mem);
 	kfree(q);
 }
-WQ_EXPORT_FOR_KUNIT(wq_unpin);
+EXPORT_SYMBOL_IF_KUNIT(wq_unpin);
 
 static int give_try(struct wq *q, struct wq_user **spare, bool exempt)
 {
@@ -537,7 +537,7 @@ struct wq_counters *wq_map_of(struct wq *q)
 	wq_counters_free(made);
 	return q->map;
 }
-WQ_EXPORT_FOR_KUNIT(wq_map_of);
+EXPORT_SYMBOL_IF_KUNIT(wq_map_of);
 
 /**
  * wq_pause() - pause gets, adds or both, or resume them

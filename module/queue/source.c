@@ -637,7 +637,7 @@ void wq_sources_end(struct wq *q, const struct wq_consumer *c)
 	list_for_each_entry_safe(s, next, &ending, link)
 		source_close(s);
 }
-WQ_EXPORT_FOR_KUNIT(wq_sources_end);
+EXPORT_SYMBOL_IF_KUNIT(wq_sources_end);
 
 static bool is_kind_name(const char kind[WQ_KIND_MAX])
 {
@@ -806,7 +806,7 @@ int wq_source_attach(struct wq_consumer *c, struct wq_source_op *op)
 	}
 	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_source_attach);
+EXPORT_SYMBOL_IF_KUNIT(wq_source_attach);
 
 /**
  * wq_source_detach() - detach a source
@@ -836,7 +836,7 @@ int wq_source_detach(struct wq *q, u32 id, bool owner)
 		source_close(s);
 	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_source_detach);
+EXPORT_SYMBOL_IF_KUNIT(wq_source_detach);
 
 /**
  * wq_source_next() - report the source after @op->id

@@ -63,7 +63,7 @@ unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 	wq_unlock(&cs);
 	return evicted;
 }
-WQ_EXPORT_FOR_KUNIT(wq_evict_idle);
+EXPORT_SYMBOL_IF_KUNIT(wq_evict_idle);
 
 /* __wq_retire_if_unused() of an entry whose failures are remembered, or that is not kept. */
 noinline void wq_retire_slow(struct wq_cs *cs, struct wq_entry *e)

@@ -68,7 +68,7 @@ void wq_lock(struct wq_cs *cs, struct wq *q)
 {
 	__wq_lock(cs, q);
 }
-WQ_EXPORT_FOR_KUNIT(wq_lock);
+EXPORT_SYMBOL_IF_KUNIT(wq_lock);
 
 /*
  * Set the timer to @when, but no earlier than one slack after it expired last.  It may
@@ -273,4 +273,4 @@ void wq_unlock(struct wq_cs *cs)
 {
 	__wq_unlock(cs);
 }
-WQ_EXPORT_FOR_KUNIT(wq_unlock);
+EXPORT_SYMBOL_IF_KUNIT(wq_unlock);

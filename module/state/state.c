@@ -31,7 +31,7 @@ struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 	e = wq_table_next(&cs->q->table, cursor);
 	return e && e->state & ENTRY_IDLE ? NULL : e;
 }
-WQ_EXPORT_FOR_KUNIT(wq_walk);
+EXPORT_SYMBOL_IF_KUNIT(wq_walk);
 
 /* Any entry of a list, the heap or the policy; NULL: there is none.  The table is empty. */
 static struct wq_entry *wq_any_embedded(struct wq_cs *cs)

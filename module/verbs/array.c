@@ -111,7 +111,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool st
 	b.gfp = gfp;
 	return i + wq_run_batch(&b, &verb);
 }
-WQ_EXPORT_FOR_KUNIT(wq_add_ops);
+EXPORT_SYMBOL_IF_KUNIT(wq_add_ops);
 
 static int wq_done_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp)
@@ -180,7 +180,7 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 
 	return wq_run_batch(&b, &verb);
 }
-WQ_EXPORT_FOR_KUNIT(wq_done_ops);
+EXPORT_SYMBOL_IF_KUNIT(wq_done_ops);
 
 static int wq_touch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 			struct wq_prealloc *pre, gfp_t gfp)
@@ -211,7 +211,7 @@ unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops
 
 	return wq_run_batch(&b, &verb);
 }
-WQ_EXPORT_FOR_KUNIT(wq_touch_ops);
+EXPORT_SYMBOL_IF_KUNIT(wq_touch_ops);
 
 /* Give back up to WQ_BATCH keys.  A key that @c does not hold with its token is skipped. */
 void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n)
@@ -228,7 +228,7 @@ void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, un
 	}
 	wq_unlock(&cs);
 }
-WQ_EXPORT_FOR_KUNIT(wq_give_back_ops);
+EXPORT_SYMBOL_IF_KUNIT(wq_give_back_ops);
 
 /*
  * Whether the run before of the next key was given back.  If a policy does not reveal the key, the
@@ -244,7 +244,7 @@ bool wq_next_given_back(struct wq_cs *cs)
 	e = wq_next(cs->q);
 	return e && e->given_back;
 }
-WQ_EXPORT_FOR_KUNIT(wq_next_given_back);
+EXPORT_SYMBOL_IF_KUNIT(wq_next_given_back);
 
 /*
  * wq_take_batch() for entries at the head of wq.fifo, up to the first one that needs more than
@@ -315,4 +315,4 @@ int wq_take_batch(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want 
 	}
 	return n ?: ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_take_batch);
+EXPORT_SYMBOL_IF_KUNIT(wq_take_batch);

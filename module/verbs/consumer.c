@@ -30,7 +30,7 @@ struct wq_consumer *wq_consumer_new(void)
 	}
 	return c;
 }
-WQ_EXPORT_FOR_KUNIT(wq_consumer_new);
+EXPORT_SYMBOL_IF_KUNIT(wq_consumer_new);
 
 /* Count an open file as a consumer of @q. */
 void wq_consumer_bind(struct wq *q)
@@ -41,7 +41,7 @@ void wq_consumer_bind(struct wq *q)
 	q->nr_consumers++;
 	wq_unlock(&cs);
 }
-WQ_EXPORT_FOR_KUNIT(wq_consumer_bind);
+EXPORT_SYMBOL_IF_KUNIT(wq_consumer_bind);
 
 /* Give back up to WQ_BATCH keys of a consumer that ends.  Returns whether it holds no more. */
 static bool give_back_some(struct wq_cs *cs, struct wq_consumer *c)
@@ -88,4 +88,4 @@ void wq_consumer_end(struct wq_consumer *c)
 	put_pid(c->pid);
 	kfree(c);
 }
-WQ_EXPORT_FOR_KUNIT(wq_consumer_end);
+EXPORT_SYMBOL_IF_KUNIT(wq_consumer_end);

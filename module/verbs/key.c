@@ -171,4 +171,4 @@ int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 w
 	wq_unlock(&cs);
 	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_key_do);
+EXPORT_SYMBOL_IF_KUNIT(wq_key_do);

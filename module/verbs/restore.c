@@ -185,4 +185,3 @@ int wq_restore_key(struct wq *q, const struct wq_op *op, const struct wq_key_inf
 	kfree(r.reason);
 	return r.op.result;
 }
-WQ_EXPORT_FOR_KUNIT(wq_restore_key);

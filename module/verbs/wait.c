@@ -195,7 +195,6 @@ int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 de
 	remove_wait_queue(&q->overdue, &entry);
 	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_fence_sleep);
 
 /* Whether that has ended for which a fence stands, for poll. */
 bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait)
@@ -225,7 +224,7 @@ int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 
 	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, take, arg);
 }
-WQ_EXPORT_FOR_KUNIT(wq_get_wait);
+EXPORT_SYMBOL_IF_KUNIT(wq_get_wait);
 
 /*
  * Whether a key may be available to a read only because it first ends the run of the last key:
@@ -263,4 +262,4 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 	wq_unlock(&cs);
 	return mask;
 }
-WQ_EXPORT_FOR_KUNIT(wq_poll_mask);
+EXPORT_SYMBOL_IF_KUNIT(wq_poll_mask);

@@ -72,7 +72,7 @@ int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 	wq_run_batch(&b, &verb);
 	return min(w->op.result, 0);
 }
-WQ_EXPORT_FOR_KUNIT(wq_watch_key);
+EXPORT_SYMBOL_IF_KUNIT(wq_watch_key);
 
 /*
  * Begin to wait, see wq_watch_key().  If it succeeds, w->fence has a reference of the caller, and
@@ -92,7 +92,7 @@ int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
 		wq_fence_put(spare);
 	return ret;
 }
-WQ_EXPORT_FOR_KUNIT(wq_flush_begin);
+EXPORT_SYMBOL_IF_KUNIT(wq_flush_begin);
 
 /* Give up the caller's wait, if its run has not ended, and its reference. */
 void wq_flush_end(struct wq *q, struct wq_fence *f)
@@ -107,4 +107,4 @@ void wq_flush_end(struct wq *q, struct wq_fence *f)
 	}
 	wq_fence_put(f);
 }
-WQ_EXPORT_FOR_KUNIT(wq_flush_end);
+EXPORT_SYMBOL_IF_KUNIT(wq_flush_end);

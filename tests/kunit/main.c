@@ -157,3 +157,4 @@ module_exit(wq_kunit_exit);
 
 MODULE_DESCRIPTION("KUnit tests of wq");
 MODULE_LICENSE("GPL");
+MODULE_IMPORT_NS(WQ_KUNIT_NS);

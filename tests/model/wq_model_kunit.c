@@ -1558,3 +1558,4 @@ module_exit(long_exit);
 
 MODULE_DESCRIPTION("Comparison of wq with a model of it");
 MODULE_LICENSE("GPL");
+MODULE_IMPORT_NS(WQ_KUNIT_NS);

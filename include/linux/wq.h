@@ -585,9 +585,9 @@ static inline s64 WQ_AFTER(s64 ns)
  *	is lower and not 0, it applies instead.  A key that is given up is parked with the error,
  *	see wq_done_give_up().
  * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
- *	forgotten; negative errno: the key failed; WQ_AFTER(): done, and the key needs its next run
- *	after that time.  Another value above 0, such as a number of bytes, is logged once and counts
- *	as 0.  May sleep.
+ *	forgotten; negative errno: the key failed; WQ_AFTER(ns): done, and the key needs its next
+ *	run so many ns after the end of this one.  Another value above 0, such as a number of bytes,
+ *	is logged once and counts as 0.  May sleep.
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key.  May sleep
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.

@@ -28,7 +28,8 @@
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
  * order), -ERANGE (max_keys, mode, lease, order_arg, debounce or max_retries), -EEXIST (the name is
- * taken), -ENOMEM, -EBUSY (the limiter has an owner), or params->limiter if that is an ERR_PTR.
+ * taken), -ENOMEM, -EINTR (a fatal signal), -EBUSY (the limiter has an owner), or params->limiter if
+ * that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)
 {
@@ -63,7 +64,10 @@ struct wq *wq_create(const struct wq_params *params)
 	q->hash.pairs = !params->mode;
 	lockdep_register_key(&q->drain_key);
 	lockdep_init_map(&q->drain_map, "wq_drain", &q->drain_key, 0);
-	ret = wq_mount_publish(q, params->mode);
+	if (!q->clock)
+		ret = wq_thread_start(q);
+	if (!ret)
+		ret = wq_mount_publish(q, params->mode);
 	if (ret) {
 		lockdep_unregister_key(&q->drain_key);
 		wq_put(q);

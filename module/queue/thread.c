@@ -8,9 +8,8 @@
  * an earlier time wakes it.  It sets its state to sleep before it looks, so a wake-up
  * between its look and its sleep is not lost.
  *
- * The first delayed add may come from atomic context, where no thread can be created.
- * So wq_unlock() schedules a work item, which creates the thread, and tries again
- * later if there is no memory.
+ * wq_create() makes the thread, so that a delay never waits for memory or for a work item: a
+ * driver may retry what memory reclaim waits for.
  *
  * A queue that a process made has no thread, because a thread would work outside of the
  * process's cgroups.  Before a call of a process looks at keys, it handles the times that
@@ -43,7 +42,8 @@
  * then releases the entries.  Leases still expire, so that a drain can end: the keys of a
  * hung consumer go to another consumer.
  *
- * wq.lock protects wq.thread, wq.armed, wq.fired and wq.retry.
+ * wq.lock protects wq.thread, wq.armed, wq.fired and wq.retry.  wq_create() sets wq.thread before
+ * any call.
  */
 #include <linux/export.h>
 #include <linux/freezer.h>
@@ -55,7 +55,6 @@
 #include "state/pause.h"
 #include "state/times.h"
 
-#define WQ_START_RETRY	(HZ / 10 ?: 1)	/* between attempts to create the thread */
 #define WQ_RETRY_MIN	(10 * NSEC_PER_MSEC)
 #define WQ_RETRY_MAX	NSEC_PER_SEC
 
@@ -135,46 +134,38 @@ static int wq_thread_fn(void *arg)
 	return 0;
 }
 
-static void wq_thread_start(struct work_struct *work)
+/* Start the thread of a new queue.  Returns 0, or the error of kthread_create(). */
+int wq_thread_start(struct wq *q)
 {
 	static atomic_t unnamed = ATOMIC_INIT(0);
-	struct wq *q = container_of(to_delayed_work(work), struct wq, start_thread);
 	struct task_struct *thread;
 
-	if (q->thread)
-		return;
 	if (q->name[0])
-		thread = kthread_create(wq_thread_fn, q, "wq/%s", q->name);
+		thread = kthread_run(wq_thread_fn, q, "wq/%s", q->name);
 	else
-		thread = kthread_create(wq_thread_fn, q, "wq/%u",
-					(u32)atomic_inc_return(&unnamed));
-	if (IS_ERR(thread)) {
-		schedule_delayed_work(&q->start_thread, WQ_START_RETRY);
-		return;
-	}
-	spin_lock_irq(&q->lock);
+		thread = kthread_run(wq_thread_fn, q, "wq/%u",
+				     (u32)atomic_inc_return(&unnamed));
+	if (IS_ERR(thread))
+		return PTR_ERR(thread);
 	q->thread = thread;
-	wake_up_process(thread);
-	spin_unlock_irq(&q->lock);
+	return 0;
 }
 
 void wq_thread_init(struct wq *q)
 {
 	q->armed = S64_MAX;
-	INIT_DELAYED_WORK(&q->start_thread, wq_thread_start);
 	wq_hrtimer_setup(&q->timer, wq_timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }
 
 /*
  * Stop the thread of a queue that is shut down or has no user left, so that no delayed add follows.
- * If a process gets a key with a lease, the thread may be created once more.  A timer only wakes
- * others: wq_unpin() ends it.
+ * A process may still get a key with a lease, but the queue is about to be purged.  A timer only
+ * wakes others: wq_unpin() ends it.
  */
 void wq_thread_stop(struct wq *q)
 {
 	struct task_struct *thread;
 
-	cancel_delayed_work_sync(&q->start_thread);
 	spin_lock_irq(&q->lock);
 	thread = q->thread;
 	q->thread = NULL;

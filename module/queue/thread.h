@@ -8,6 +8,7 @@
 struct wq;
 
 void wq_thread_init(struct wq *q);
+int wq_thread_start(struct wq *q);
 void wq_thread_stop(struct wq *q);
 
 #endif /* _WQ_THREAD_H */

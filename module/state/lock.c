@@ -83,8 +83,8 @@ void wq_start_timer(struct wq *q, s64 when)
 }
 
 /*
- * Wake the thread or schedule its creation, or set the timer.  The lock is held, because
- * the thread could end otherwise.  A queue with a clock of its own has neither.
+ * Wake the thread, or set the timer.  The lock is held, because the thread could end otherwise.  A
+ * queue with a clock of its own has neither, and one that ends has no thread any more.
  */
 void wq_rearm(struct wq *q)
 {
@@ -94,8 +94,6 @@ void wq_rearm(struct wq *q)
 		wq_start_timer(q, q->armed);
 	else if (q->thread)
 		wake_up_process(q->thread);
-	else
-		schedule_delayed_work(&q->start_thread, 0);
 }
 
 /* See wq_now(). */

@@ -534,49 +534,21 @@ static void a_delayed_key_needs_no_more_memory(struct kunit *test)
 		ASSERT_SAME(test, get_number(test, &item), i, "get %u", i);
 }
 
-static void delay_a(struct kunit *test, void *arg)
-{
-	add_after(test, "a", MSEC);
-}
-
-static void a_thread_that_failed_for_lack_of_memory_is_made_later(struct kunit *test)
-{
-	skip_on_preempt_rt(test);
-	skip_unless_sleepers_fail(test);
-	ASSERT_THREAD_FAILS(test, in_real_time, delay_a, NULL);
-	get_within(test, "a", 30 * SEC);
-	KUNIT_EXPECT_TRUE(test, queue_has_thread(queue(test)));
-}
-
 /* --- the thread --- */
 
-static void a_queue_without_delayed_keys_has_no_thread(struct kunit *test)
+/* So the first delay or retry needs neither memory nor a work item. */
+static void a_queue_has_its_thread_from_its_creation(struct kunit *test)
 {
 	in_real_time(test);
-	add(test, "a");
-	add_after(test, "b", 0);
-	add_after_flags(test, "b", 0, WQ_ADD_DROP_DELAY);
-	run(test, "a");
-	wq_shutdown(queue(test));
-	queue_thread_is_made(queue(test));
-	KUNIT_EXPECT_FALSE(test, has_thread(THREAD));
-}
-
-static void the_first_delayed_key_makes_the_thread(struct kunit *test)
-{
-	in_real_time(test);
-	KUNIT_EXPECT_FALSE(test, has_thread(THREAD));
-	add_after(test, "a", HOUR);
-	ASSERT_EVENTUALLY(test, has_thread(THREAD));
+	KUNIT_EXPECT_NOT_NULL(test, queue_thread(queue(test)));
+	KUNIT_EXPECT_TRUE(test, has_thread(THREAD));
 }
 
 static void a_queue_with_a_clock_of_its_own_has_no_thread(struct kunit *test)
 {
 	add_after(test, "a", 1);
 	pass(test, 1);
-	add_after(test, "a", HOUR);
-	wq_shutdown(queue(test));
-	queue_thread_is_made(queue(test));
+	KUNIT_EXPECT_NULL(test, queue_thread(queue(test)));
 	KUNIT_EXPECT_FALSE(test, has_thread(THREAD));
 }
 
@@ -1183,9 +1155,7 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(an_add_that_may_sleep_tries_once_more),
 	KUNIT_CASE(another_time_for_a_delayed_key_needs_no_memory),
 	KUNIT_CASE_SLOW(a_delayed_key_needs_no_more_memory),
-	KUNIT_CASE(a_thread_that_failed_for_lack_of_memory_is_made_later),
-	KUNIT_CASE(a_queue_without_delayed_keys_has_no_thread),
-	KUNIT_CASE(the_first_delayed_key_makes_the_thread),
+	KUNIT_CASE(a_queue_has_its_thread_from_its_creation),
 	KUNIT_CASE(a_queue_with_a_clock_of_its_own_has_no_thread),
 	KUNIT_CASE_SLOW(destroy_ends_the_thread),
 	KUNIT_CASE(destroy_may_come_before_the_thread_runs),

@@ -289,17 +289,6 @@ static inline struct task_struct *queue_thread(struct wq *q)
 	return READ_ONCE(q->thread);
 }
 
-/* Waits until the work that makes the thread has run, if it was begun. */
-static inline void queue_thread_is_made(struct wq *q)
-{
-	flush_delayed_work(&q->start_thread);
-}
-
-static inline bool queue_has_thread(struct wq *q)
-{
-	return queue_thread(q);
-}
-
 /* Entries of former keys. */
 static inline u32 queue_nr_idle(struct wq *q)
 {

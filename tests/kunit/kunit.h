@@ -519,12 +519,6 @@ static inline void fail_nth(unsigned int n)
 	WRITE_ONCE(current->fail_nth, n);
 }
 
-/* Ends fail_nth() of another thread. */
-static inline void fail_no_more(struct task_struct *task)
-{
-	WRITE_ONCE(task->fail_nth, 0);
-}
-
 /* Ends fail_nth().  Return: whether an allocation has failed. */
 static inline bool has_failed(void)
 {
@@ -550,7 +544,6 @@ static inline void skip_unless_sleepers_fail(struct kunit *test)
 #else
 
 static inline void fail_nth(unsigned int n) { }
-static inline void fail_no_more(struct task_struct *task) { }
 static inline bool has_failed(void) { return false; }
 
 static inline void skip_unless_sleepers_fail(struct kunit *test)
@@ -571,17 +564,6 @@ static inline void skip_unless_adds_fail(struct kunit *test)
 	if (p)
 		kunit_skip(test, "needs CONFIG_FAULT_INJECTION and CONFIG_FAILSLAB");
 }
-
-/*
- * Makes queues with @make and calls @fn, which needs the queue's thread, until the
- * allocation for the thread has failed.  Return: whether it has.
- */
-bool thread_fails(struct kunit *test, struct wq *(*make)(struct kunit *test),
-		  void (*fn)(struct kunit *test, void *arg), void *arg);
-
-#define ASSERT_THREAD_FAILS(test, make, fn, arg) \
-	KUNIT_ASSERT_TRUE_MSG(test, thread_fails(test, make, fn, arg), \
-			      "the allocation for the thread did not fail")
 
 /* On PREEMPT_RT a spinlock is a mutex, which a caller with interrupts off can't take. */
 static inline void skip_on_preempt_rt(struct kunit *test)

@@ -1464,30 +1464,6 @@ static void destroy_may_come_while_the_thread_waits_for_leases(struct kunit *tes
 	ASSERT_EVENTUALLY(test, !thread_sleeps(THREAD));
 }
 
-static struct wq *queue_with_a(struct kunit *test)
-{
-	struct wq *q = in_real_time(test, 20 * MSEC);
-
-	add(test, "a");
-	return q;
-}
-
-static void lease_a(struct kunit *test, void *arg)
-{
-	lease(test, arg, "a");
-}
-
-static void a_lease_ends_though_there_was_no_memory_for_the_thread_at_first(struct kunit *test)
-{
-	struct held h;
-
-	skip_on_preempt_rt(test);
-	skip_unless_sleepers_fail(test);
-	ASSERT_THREAD_FAILS(test, queue_with_a, lease_a, &h);
-	ASSERT_EVENTUALLY(test, query(test, "a") == READY);
-	KUNIT_EXPECT_EQ(test, done(test, &h.item), -ESTALE);
-}
-
 /* Its hold of the lock ends at most this many leases, beside the runs of the array. */
 static void an_array_of_dones_ends_no_more_than_a_batch_of_leases(struct kunit *test)
 {
@@ -1877,7 +1853,6 @@ static struct kunit_case lease_cases[] = {
 	KUNIT_CASE(a_lease_that_begins_after_shutdown_is_ended_by_the_thread),
 	KUNIT_CASE_SLOW(a_thousand_leases_that_end_at_once_wake_the_workers),
 	KUNIT_CASE(destroy_may_come_while_the_thread_waits_for_leases),
-	KUNIT_CASE(a_lease_ends_though_there_was_no_memory_for_the_thread_at_first),
 	{}
 };
 

@@ -56,6 +56,12 @@ static inline u32 wq_token_index(u64 token)
 	return token & (WQ_RUN_PLACES - 1);
 }
 
+/* The number of the get that a token is of. */
+static inline u64 wq_token_run(u64 token)
+{
+	return token >> WQ_RUN_BITS;
+}
+
 /* An entry is handed out. */
 static inline void wq_run_start(struct wq_runs *r, struct wq_entry *e)
 {

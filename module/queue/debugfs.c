@@ -252,8 +252,9 @@ static void copy_state(struct wq_cs *cs, struct shown_state *to)
 		to->delayed.total = q->heap.count;
 		copy_entry(cs, &to->delayed, wq_next_due(cs));
 	}
-	to->parked.total = q->nr_parked;
+	to->parked.total = wq_nr_parked(q);
 	copy_list(cs, &to->parked, &q->parked);
+	copy_list(cs, &to->parked, &q->parked_objects);
 }
 
 static void show_key(struct seq_file *m, const struct shown_key *k)

@@ -172,7 +172,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_rea
 	st->expired = q->expired;
 	st->given_back_failed = q->given_back_failed;
 	st->slack = q->slack;
-	st->parked = q->nr_parked;
+	st->parked = wq_nr_parked(q);
 	st->max_parked = wq_max_parked(q);
 	st->parked_total = q->parked_total;
 	st->park_dropped = q->park_dropped;

@@ -261,6 +261,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	INIT_LIST_HEAD(&q->idle);
 	INIT_LIST_HEAD(&q->requeued);
 	INIT_LIST_HEAD(&q->parked);
+	INIT_LIST_HEAD(&q->parked_objects);
 	init_waitqueue_head(&q->getters);
 	init_waitqueue_head(&q->rd_wait);
 	init_waitqueue_head(&q->wr_wait);
@@ -340,7 +341,7 @@ void wq_purge(struct wq *q, bool ended)
 			e->disabled = 0;
 			wq_drop_entry(&cs, e);
 		}
-		left = q->table.count || q->heap.count || q->nr_parked || !wq_is_drained(q);
+		left = q->table.count || q->heap.count || wq_nr_parked(q) || !wq_is_drained(q);
 		/* No call looks at times any more, and the timer must not wait for one. */
 		if (ended)
 			q->armed = S64_MAX;

@@ -157,8 +157,11 @@ struct wq {
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
 	struct wq_fences fences;	/* L */
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
-	struct list_head parked;	/* L: parked entries, the one parked longest first */
+	struct list_head parked;	/* L: parked keys, the one parked longest first */
+	struct list_head parked_objects; /* L: parked embedded entries, in the same order */
 	u32 nr_parked;			/* L: entries in parked */
+	u32 nr_parked_objects;		/* L: entries in parked_objects */
+	u64 kick_run;			/* L: number of the last get before the last kick of all */
 	u32 idle_turn;			/* L: entries that became idle while idle was full */
 	u64 parked_total;		/* L: statistics, see struct wq_stat */
 	u64 park_dropped;		/* L */
@@ -254,6 +257,12 @@ static inline u64 wq_dones(const struct wq *q)
 static inline u32 wq_nr_keys(const struct wq *q)
 {
 	return q->table.count - q->nr_idle;
+}
+
+/* Parked keys and parked embedded entries. */
+static inline u32 wq_nr_parked(const struct wq *q)
+{
+	return q->nr_parked + q->nr_parked_objects;
 }
 
 /* The most parked keys. */

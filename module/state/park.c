@@ -13,10 +13,13 @@
  * is allocated before the lock is taken, and if there is no memory, the key is parked without it.
  *
  * At most a quarter of max_keys is parked, so that keys which always fail do not fill the queue.
- * If there are as many, the key that is parked longest is dropped.
+ * If there are as many, the key that is parked longest is dropped.  An embedded entry takes no
+ * memory of the queue, so it has a list of its own, without a limit.
  *
  * An add during the run that gives the key up came after the work that failed.  So the key is
- * not parked then, but has the run that it waits for, and its failures are forgotten.
+ * not parked then, but has the run that it waits for, and its failures are forgotten.  A kick of
+ * all parked keys is such an add for each run in progress, but only if the run gives its key up.
+ * wq.kick_run tells the runs that were in progress: their numbers are not above it.
  */
 #include <linux/export.h>
 #include <linux/minmax.h>
@@ -66,7 +69,10 @@ static void wq_clear_parked(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (!(e->state & ENTRY_PROCESSING)) {
 		list_del(&e->link);
-		q->nr_parked--;
+		if (wq_is_embedded(e))
+			q->nr_parked_objects--;
+		else
+			q->nr_parked--;
 		if (e->reason)
 			q->mem.bytes -= wq_reason_bytes(q);
 		kfree(e->reason);
@@ -109,7 +115,8 @@ noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	wq_drop_parked(cs);
+	if (!wq_is_embedded(e))
+		wq_drop_parked(cs);
 	wq_entry_set_error(e, error);
 	e->reason = reason;
 	if (reason) {
@@ -118,8 +125,13 @@ noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
 	}
 	if (q->timed)
 		wq_times_of(e)->since = wq_now(cs);
-	list_add_tail(&e->link, &q->parked);
-	q->nr_parked++;
+	if (wq_is_embedded(e)) {
+		list_add_tail(&e->link, &q->parked_objects);
+		q->nr_parked_objects++;
+	} else {
+		list_add_tail(&e->link, &q->parked);
+		q->nr_parked++;
+	}
 	q->parked_total++;
 	trace_wq_park(q, e, error, reason);
 }
@@ -148,19 +160,45 @@ noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
 		wq_park(cs, e, 0, NULL);
 }
 
+/* A kick makes an entry ready that was given up, at the level of the run that failed. */
+static void wq_kick_given_up(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	trace_wq_kick(cs->q, e);
+	cs->q->kicked++;
+	if (cs->q->prioritized)
+		wq_priority_raise(e, wq_rank_of(e)->held);
+	wq_set_dirty(cs, e);
+}
+
+/*
+ * Park an entry whose run has just ended, as wq_park().  Returns false and leaves @reason to the
+ * caller if all parked keys were kicked during the run: then the entry is ready instead.
+ */
+bool wq_park_after_run(struct wq_cs *cs, struct wq_entry *e, u32 error, struct wq_reason *reason)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->shut || wq_token_run(e->token) > q->kick_run) {
+		wq_park(cs, e, error, reason);
+		return true;
+	}
+	wq_entry_set_state(e, e->state & ~ENTRY_PARKED);
+	e->given_back = 0;
+	wq_forget_key(cs, e, wq_key_data(e), e->len);
+	wq_kick_given_up(cs, e);
+	return false;
+}
+
 /* Make a parked key ready, with its failures forgotten.  Returns false if it is not parked. */
 bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (!(e->state & ENTRY_PARKED))
 		return false;
-	trace_wq_kick(cs->q, e);
 	wq_unpark(cs, e);
-	cs->q->kicked++;
-	/* At the level of the run that failed. */
-	if (cs->q->prioritized)
-		wq_priority_raise(e, wq_rank_of(e)->held);
-	wq_set_dirty(cs, e);
+	wq_kick_given_up(cs, e);
 	return true;
 }
 
@@ -200,6 +238,14 @@ void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_retire_if_unused(cs, e);
 }
 
+/* The parked entry to kick next. */
+static struct wq_entry *wq_next_parked(struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return list_first_entry(q->nr_parked ? &q->parked : &q->parked_objects,
+				struct wq_entry, link);
+}
+
 /*
  * Make up to WQ_BATCH of *@most parked keys ready, and subtract them.  Keys that are parked later
  * than the first call, for which @first is set, do not keep the calls going.
@@ -212,20 +258,28 @@ static int kick_batch(struct wq *q, bool first, u32 *most)
 	wq_lock(&cs, q);
 	if (q->shut)
 		ret = -ESHUTDOWN;
-	if (first || !q->nr_parked)
-		*most = min(*most, q->nr_parked);
-	for (i = 0; !ret && i < WQ_BATCH && *most && q->nr_parked; i++, --*most)
-		wq_kick_entry(&cs, list_first_entry(&q->parked, struct wq_entry, link));
+	if (first && *most > wq_nr_parked(q))
+		q->kick_run = q->runs.last;
+	if (first || !wq_nr_parked(q))
+		*most = min(*most, wq_nr_parked(q));
+	for (i = 0; !ret && i < WQ_BATCH && *most && wq_nr_parked(q); i++, --*most)
+		wq_kick_entry(&cs, wq_next_parked(q));
 	wq_unlock(&cs);
 	return ret ?: i;
 }
 
 /**
- * wq_kick_many() - make parked keys ready, the one that is parked longest first
+ * wq_kick_many() - make parked keys ready, the one that is parked longest first, and then parked
+ *	embedded entries in the same order
  * @q: the queue
  * @n: how many, at most; above WQ_MAX_KICKS counts as WQ_MAX_KICKS, which bounds the time of a call
  *
  * Each key is made ready by the rules of wq_kick().  Keys that are parked during the call are not.
+ *
+ * If fewer than @n keys are parked, the call also applies to the keys and embedded entries that are
+ * being processed: one that its run gives up is ready again instead of parked.  So what a caller
+ * has changed before the call is seen by a run of each key that was given up before it, or is after
+ * it.  To kick all, repeat the call until it returns less than WQ_MAX_KICKS.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.

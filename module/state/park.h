@@ -10,6 +10,8 @@
 void wq_unpark(struct wq_cs *cs, struct wq_entry *e);
 void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
 			     struct wq_reason *reason);
+bool wq_park_after_run(struct wq_cs *cs, struct wq_entry *e, u32 error,
+		       struct wq_reason *reason);
 void wq_give_up(struct wq_cs *cs, struct wq_entry *e);
 bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);

@@ -46,8 +46,8 @@ static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
 					&q->kernel.held, struct wq_entry, link);
 	if (q->heap.count)
 		return wq_heap_last(&q->heap);
-	if (q->nr_parked)
-		return list_first_entry(&q->parked, struct wq_entry, link);
+	if (q->nr_parked_objects)
+		return list_first_entry(&q->parked_objects, struct wq_entry, link);
 	if (q->nr_requeued || !q->order)
 		return wq_first_ready(q);
 	if (!q->order->len(q->order_data))

@@ -169,7 +169,7 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 	if (e->state & ENTRY_DIRTY)
 		wq_push(cs, e);
 	else if (e->state & ENTRY_PARKED)
-		wq_park(cs, e, EOWNERDEAD, NULL);
+		wq_park_after_run(cs, e, EOWNERDEAD, NULL);
 }
 
 /* End such a run after a shut down, when no key fails or is delayed: the key goes to the tail. */

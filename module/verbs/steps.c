@@ -55,12 +55,11 @@ noinline void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 /* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
 noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
 {
-	struct wq_reason *reason = NULL;
-
 	wq_assert_locked(cs);
+	if (!wq_park_after_run(cs, e, cause ? cause->error : 0, cause ? cause->reason : NULL))
+		return WQ_RESULT_READY;
 	if (cause)
-		swap(reason, cause->reason);
-	wq_park(cs, e, cause ? cause->error : 0, reason);
+		cause->reason = NULL;
 	return WQ_RESULT_PARKED;
 }
 

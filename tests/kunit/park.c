@@ -508,6 +508,41 @@ static void embedded_entries_are_parked_and_kicked(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->parked, 0U);
 }
 
+/* An embedded entry takes no memory of the queue, so no other one takes its place. */
+static void embedded_entries_stay_parked_whatever_max_keys_is(struct kunit *test)
+{
+	enum { N = 8 };
+	struct wq_embedded *x = kunit_kcalloc(test, N, sizeof(*x), GFP_KERNEL);
+	struct wq_item item;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, x);
+	for (i = 0; i < N; i++) {
+		KUNIT_ASSERT_EQ(test, wq_embedded_init(&x[i], queue(test), GFP_KERNEL), 0);
+		wq_embedded_add(&x[i]);
+		KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+		KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, GIVE_UP), WQ_RESULT_PARKED);
+	}
+	park(test, "a");
+	park(test, "b");
+	park(test, "c");
+	KUNIT_EXPECT_EQ(test, stats(test)->parked, N + 2U);
+	KUNIT_EXPECT_EQ(test, stats(test)->park_dropped, 1ULL);
+	/* First the keys. */
+	KUNIT_EXPECT_EQ(test, wq_kick_many(queue(test), N), N);
+	run(test, "b");
+	run(test, "c");
+	for (i = 0; i < N - 2; i++) {
+		KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+		KUNIT_EXPECT_PTR_EQ(test, wq_item_embedded(&item), &x[i]);
+		done(test, &item);
+	}
+	KUNIT_EXPECT_EQ(test, stats(test)->parked, 2U);
+	for (i = 0; i < N; i++)
+		wq_embedded_exit(&x[i]);
+	KUNIT_EXPECT_EQ(test, stats(test)->parked, 0U);
+}
+
 static void destroy_drops_parked_entries_with_their_reasons(struct kunit *test)
 {
 	struct wq_embedded *x = kunit_kzalloc(test, sizeof(*x), GFP_KERNEL);
@@ -549,6 +584,9 @@ static VALUE_STEP(give_up, give_up(test, s->key, s->arg, s->text))
 
 #define REASON(k, error, why)		STEP(reason, .key = k, .arg = error, .text = why)
 static VOID_STEP(reason, expect_reason(test, s->key, s->arg, s->text))
+
+#define KICK_MANY(n)		STEP(kick_many, .arg = n)
+static VALUE_STEP(kick_many, wq_kick_many(queue(test), s->arg))
 
 #define RETRIES(n, lease)	STEP(retries, .arg = n, .time = lease)
 static VOID_STEP(retries, queue_that_retries(test, s->arg, s->time))
@@ -593,6 +631,30 @@ const struct row wq_park_rows[] = {
 	ROW(kick_wakes_a_getter,
 	    PARK("a"), START("a", getter, WQ_FOREVER), SLEEPS("a"), KICK("a"), ENDS("a", 0),
 	    HAS_GOT("a", "a")),
+	ROW(kick_of_all_during_a_run_runs_a_key_again_that_it_gives_up,
+	    PARK("b"), ADD("a"), GET("a"), KICK_MANY(2), IS(1), RUN("b"),
+	    DONE_WITH("a", 0, GIVE_UP), IS(WQ_RESULT_READY), STATE("a", READY), STAT(kicked, 2),
+	    STAT(failed, 0), STAT(parked, 0),
+	    /* Once: the next run began after the kick. */
+	    GET("a"), DONE_WITH("a", 0, GIVE_UP), IS(WQ_RESULT_PARKED)),
+	ROW(kick_of_all_during_a_run_lets_its_failures_begin_again,
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, RETRY), GET("a"), DONE_WITH("a", 0, RETRY),
+	    GET("a"), KICK_MANY(WQ_MAX_KICKS), IS(0), DONE_WITH("a", 0, RETRY),
+	    IS(WQ_RESULT_READY), GET("a"), GOT("a", failures, 0)),
+	ROW(kick_of_all_unparks_a_key_that_waits_for_its_run,
+	    ADD("a"), GET("a"), DONE_WITH("a", 0, RETRY), GET("a"), DONE_WITH("a", 0, RETRY),
+	    GET("a"), RATE_LIMITED("a"), KICK_MANY(WQ_MAX_KICKS), IS(0), DONE("a"),
+	    IS(WQ_RESULT_READY)),
+	ROW(kick_of_some_or_before_the_run_does_not_keep_it_from_parking,
+	    PARK("b"), ADD("a"), GET("a"), KICK_MANY(1), IS(1), DONE_WITH("a", 0, GIVE_UP),
+	    IS(WQ_RESULT_PARKED), RUN("b"), KICK_MANY(WQ_MAX_KICKS), IS(1), GET("a"),
+	    DONE_WITH("a", 0, GIVE_UP), IS(WQ_RESULT_PARKED)),
+	ROW(kick_of_all_adds_no_run_to_one_that_is_done,
+	    ADD("a"), GET("a"), KICK_MANY(WQ_MAX_KICKS), IS(0), DONE("a"), IS(0),
+	    STATE("a", -ENOENT), PARK("a"), STATE("a", PARKED | FAILED)),
+	ROW(kick_of_all_during_a_run_parks_after_a_shutdown,
+	    ADD("a"), GET("a"), KICK_MANY(WQ_MAX_KICKS), SHUTDOWN, DONE_WITH("a", 0, GIVE_UP),
+	    IS(WQ_RESULT_PARKED)),
 	ROW(cancel_drops_a_parked_key,
 	    GIVE_UP_KEY("a", EIO, "text"), CANCEL("a"), IS(PARKED | FAILED), STATE("a", 0),
 	    STAT(parked, 0), STAT(keys, 0), STAT(canceled, 0)),
@@ -649,6 +711,7 @@ static struct kunit_case park_cases[] = {
 	KUNIT_CASE(drain_does_not_wait_for_parked_keys),
 	KUNIT_CASE(key_of_a_full_group_is_kicked_in_a_paused_queue_that_drains),
 	KUNIT_CASE(embedded_entries_are_parked_and_kicked),
+	KUNIT_CASE(embedded_entries_stay_parked_whatever_max_keys_is),
 	KUNIT_CASE(destroy_drops_parked_entries_with_their_reasons),
 	KUNIT_CASE(retries_above_the_limit_fail_with_ERANGE),
 	{}

@@ -321,14 +321,14 @@ static u32 max_parked(const struct wm *m)
 	return max(m->p.max_keys / 4, 1U);
 }
 
-/* The number of parked keys.  @first receives the one that is parked longest. */
-static u32 count_parked(struct wm *m, struct wm_key **first)
+/* The number of parked keys, or of objects.  @first receives the one that is parked longest. */
+static u32 count_parked(struct wm *m, bool objects, struct wm_key **first)
 {
 	struct wm_key *key;
 	u32 n = 0;
 
 	for (key = m->key; key < m->key + m->p.keys; key++) {
-		if (!key->parked || key->holder)
+		if (!key->parked || key->holder || wm_is_object(m, key - m->key) != objects)
 			continue;
 		if (!n++ || key->park_order < (*first)->park_order)
 			*first = key;
@@ -341,7 +341,7 @@ static void park(struct wm *m, u32 k, u32 error)
 {
 	struct wm_key *key = &m->key[k], *first;
 
-	if (count_parked(m, &first) == max_parked(m)) {
+	if (!wm_is_object(m, k) && count_parked(m, false, &first) == max_parked(m)) {
 		unpark(first);
 		settle(m, first);
 		m->st.park_dropped++;
@@ -358,6 +358,26 @@ static bool fails_finally(const struct wm *m, const struct wm_key *key)
 	return m->p.max_retries && key->failures >= m->p.max_retries;
 }
 
+/* Makes a key ready that was given up. */
+static void kick(struct wm *m, u32 k)
+{
+	unpark(&m->key[k]);
+	m->st.kicked++;
+	/* at the level of the run that failed */
+	mark(m, k, m->key[k].run);
+}
+
+/* The run of the key has ended, and gave it up. */
+static void park_after_run(struct wm *m, u32 k, u32 error)
+{
+	if (m->key[k].kicked && !m->shut) {
+		m->key[k].kicked = false;
+		kick(m, k);
+	} else {
+		park(m, k, error);
+	}
+}
+
 /* The key failed and is parked, unless it waits for a run that came later. */
 static void give_up(struct wm *m, u32 k, u32 error)
 {
@@ -371,7 +391,7 @@ static void give_up(struct wm *m, u32 k, u32 error)
 	if (key->holder)
 		key->parked = true;
 	else if (!key->parked)
-		park(m, k, error);
+		park_after_run(m, k, error);
 }
 
 static int delay_key(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
@@ -416,6 +436,7 @@ static void retry(struct wm *m, u32 k, u32 error)
 static void lose(struct wm *m, u32 k, u32 at)
 {
 	struct wm_key *key = &m->key[k];
+	bool kicked = key->kicked;
 
 	if (key->given_back < WQ_MAX_GIVEN_BACK)
 		key->given_back++;
@@ -438,8 +459,9 @@ static void lose(struct wm *m, u32 k, u32 at)
 			m->st.dropped++;
 		else
 			retry(m, k, EOWNERDEAD);
-		end_run(key, key->parked ? WQ_END_GAVE_UP : WQ_END_FAILED);
+		end_run(key, key->parked || kicked != key->kicked ? WQ_END_GAVE_UP : WQ_END_FAILED);
 	}
+	key->kicked = false;
 }
 
 /* --- the verbs --- */
@@ -566,6 +588,7 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	key->dirty = false;
 	key->stops++;
 	key->holder = c;
+	key->kicked = false;
 	key->token = ++m->st.gets;
 	key->start = m->now;
 	observe(&m->st.waits, m->now - key->since);
@@ -603,6 +626,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	int ret = bad_outcome(outcome, delay) ? -EINVAL : check_held(m, c, k, token);
 	bool parks = key->parked, refused = m->shut || key->disabled;
 	bool gives_up = outcome & WQ_OUTCOME_GIVE_UP && !(outcome & WQ_OUTCOME_FORGET);
+	bool kicked = key->kicked;
 
 	if (ret)
 		return ret;
@@ -622,7 +646,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	if (again && refused)
 		m->st.dropped++;
 	if (parks && (!again || refused) && !gives_up)
-		park(m, k, 0);
+		park_after_run(m, k, 0);
 	else if (parks && again && !((outcome & WQ_OUTCOME_RETRY) && fails_finally(m, key)))
 		unpark(key);
 	if (gives_up)
@@ -641,20 +665,13 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 			ret = WQ_RESULT_DELAYED;
 	}
 	key->has_run = true;
-	key->last_end = key->parked || outcome & WQ_OUTCOME_GIVE_UP ? WQ_END_GAVE_UP :
-			outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE;
+	key->last_end = key->parked || kicked != key->kicked || outcome & WQ_OUTCOME_GIVE_UP ?
+		WQ_END_GAVE_UP : outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE;
 	end_run(key, key->last_end);
+	key->kicked = false;
 	settle(m, key);
 	end_drain(m, 0);
 	return ret | (key->dirty ? WQ_RESULT_READY : 0) | (key->parked ? WQ_RESULT_PARKED : 0);
-}
-
-static void kick(struct wm *m, u32 k)
-{
-	unpark(&m->key[k]);
-	m->st.kicked++;
-	/* at the level of the run that failed */
-	mark(m, k, m->key[k].run);
 }
 
 int wm_kick(struct wm *m, u32 k)
@@ -670,13 +687,16 @@ int wm_kick(struct wm *m, u32 k)
 
 int wm_kick_many(struct wm *m, u32 n)
 {
-	struct wm_key *first;
+	struct wm_key *first, *key;
 	u32 kicked = 0;
 
 	if (m->shut)
 		return -ESHUTDOWN;
-	for (; kicked < n && count_parked(m, &first); kicked++)
+	for (; kicked < n && (count_parked(m, false, &first) || count_parked(m, true, &first));
+	     kicked++)
 		kick(m, first - m->key);
+	for (key = m->key; kicked < n && key < m->key + m->p.keys; key++)
+		key->kicked = key->kicked || key->holder;
 	return kicked;
 }
 

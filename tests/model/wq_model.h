@@ -81,6 +81,7 @@ struct wm_key {
 	u32 given_back;		/* runs in a row */
 	bool parked;		/* or is to be parked, if it is held */
 	u64 park_order;		/* of parked keys */
+	bool kicked;		/* held: all parked keys were kicked since the get */
 	u32 error;		/* parked: why */
 	u32 disabled;		/* key: it is; object: disables without an enable */
 	bool watched;		/* key: there is a wait, which may have ended */

@@ -97,7 +97,7 @@ static const struct family {
 	FAMILY("wq_park_dropped_total", COUNTER, park_dropped,
 	       "Parked keys that were dropped, because a quarter of max_keys was parked."),
 	FAMILY("wq_kicked_total", COUNTER, kicked,
-	       "Parked keys that a kick made ready."),
+	       "Keys that a kick made ready, or kept from being parked."),
 	FAMILY("wq_disabled_keys", GAUGE, disabled,
 	       "Keys that are disabled, so that their adds fail."),
 	FAMILY("wq_flushes", GAUGE, flushes,

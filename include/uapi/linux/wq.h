@@ -819,7 +819,9 @@ struct wq_key_info {
  *  WQ_DO_FORGET   needs read or write access.  It does not replace done, or unpark a key
  *  WQ_DO_KICK     needs write access.  A key that is parked after its run has another run
  *                 instead.  A kick works while adds are paused.  The keys are handled 32 at a time.
- *                 After a signal the call returns 0 with the keys that it made ready
+ *                 After a signal the call returns 0 with the keys that it made ready.  With @key_len
+ *                 0 and @count above the number of parked keys, it also applies to the keys that
+ *                 are being processed: one that its run gives up is ready again instead of parked
  *  WQ_DO_DISABLE  is for the queue's owner, and for CAP_FOWNER.  The key's pending run, its delay
  *                 and its failures are dropped, as by CANCEL.  Adds fail with EBUSY until the key
  *                 is enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If
@@ -998,8 +1000,9 @@ struct wq_hist {
  * @parked: number of parked keys.  A key that is parked after its run counts from then on
  * @max_parked: the limit of @parked: a quarter of @max_keys, 1 at least
  * @parked_total: how often a key was parked
- * @park_dropped: parked keys that were dropped because @parked was at its limit
- * @kicked: parked keys that WQ_DO_KICK made ready
+ * @park_dropped: parked keys that were dropped because @parked was at its limit.  In a kernel
+ *	module's queue, @parked also counts embedded entries, which have no limit
+ * @kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
  * @disabled: number of disabled keys
  * @flushes: number of waits for keys and embedded entries, see WQ_IOC_WAIT
  * @blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have

@@ -186,7 +186,7 @@ var families = []family{
 		prometheus.CounterValue,
 		func(s *wq.Stat) float64 { return float64(s.ParkDropped) }},
 	{"wq_kicked_total",
-		"Parked keys that a kick made ready.",
+		"Keys that a kick made ready, or kept from being parked.",
 		prometheus.CounterValue,
 		func(s *wq.Stat) float64 { return float64(s.Kicked) }},
 	{"wq_disabled_keys",

@@ -2,7 +2,7 @@
 /*
  * The buckets of the table: tags and slots, see base/table.c.
  *
- * A bucket is a cache line.  Its chain is the caller's.
+ * A bucket is a cache line.  The table changes and walks the chains.
  */
 #ifndef _WQ_BUCKET_H
 #define _WQ_BUCKET_H

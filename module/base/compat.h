@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Replacements for interfaces that some kernels do not have, from 6.1 on.  The rest of wq is
+ * Replacements for interfaces that some kernels since 6.1 do not have.  The rest of wq is
  * written for the newest spelling.  A macro is tested for rather than a version, if there is
  * one, because stable kernels carry backports.
  */

@@ -14,7 +14,8 @@
  * bit stays set until the end of the run.
  *
  * If a run is given back, it is no end: the key is handed out again.  The run that was lost and the
- * run to come become one, and that run ends the fences of both.
+ * run to come become one, and that run ends the fences of both.  Only the second time in a row the
+ * key has failed, which is an end.
  *
  * An entry with fences is dirty or in processing, so it is not freed before its fences have ended.
  *
@@ -250,7 +251,7 @@ bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool 
 	spin_unlock_irqrestore(&head->lock, flags);
 	return more;
 }
-WQ_EXPORT_FOR_KUNIT(wq_wake_some);
+EXPORT_SYMBOL_IF_KUNIT(wq_wake_some);
 
 static void wake_waiters(struct wait_queue_head *head)
 {

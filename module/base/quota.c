@@ -10,9 +10,8 @@
  * more memory, for a delay or a reason, this is charged even beyond the limit, because such a call
  * must not fail.  The next new key then fails.
  *
- * The charge ends with the memory.  When a queue ends, its keys and their bytes are uncharged.  The
- * bytes of the queue itself are charged until its memory is freed, and the queue counts as long as
- * a process can keep it: while it exists, and then as long as a wait's file is open.
+ * When a queue ends, it no longer counts, and its keys and their bytes are uncharged.  The bytes of
+ * the queue itself are charged until its memory is freed: a wait's file can pin it.
  *
  * The owner is charged.  If root gives a queue to another user, wq_user_transfer() moves the whole
  * charge, as chown(2) does with the quota of a disk.
@@ -462,7 +461,7 @@ void wq_user_uncharge_keys(struct wq_user *user, u32 keys, struct wq_share *s, u
 		wake_lacking(user);
 }
 
-/* No process keeps the queue any more. */
+/* The queue has ended. */
 void wq_user_uncharge_queue(struct wq_user *user)
 {
 	unsigned long flags;

@@ -2,8 +2,8 @@
 /*
  * The verb of /dev/wq that waits for a key or a drain, and the file of a wait.
  *
- * A wait of a process is a file.  It begins by a call that does not sleep, and poll and read(2) of
- * the file wait for its end.  So a signal, a stop or a repeated read does nothing again.  The file
+ * A wait of a process is a file.  The call that makes it does not wait, and poll and read(2) of the
+ * file wait for its end.  So after a signal the process repeats the read, and not the verb.  The file
  * has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the
  * end of the queue drops its keys, which ends the waits.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The functions for BPF programs, which have declarations of their own. */
+/* The functions for BPF programs, which declare them themselves. */
 #ifndef _WQ_BPF_H
 #define _WQ_BPF_H
 

@@ -2,7 +2,7 @@
 /*
  * Sources of kind "net": links, addresses, neighbours and routes of a network namespace.
  *
- * The module has one notifier for each of links, addresses and neighbours.  A notifier finds the
+ * The module has notifiers of links, IPv4 and IPv6 addresses, and neighbours.  A notifier finds the
  * sources of the namespace by net_ns.watch, which is read under RCU.
  *
  * Notifiers of routes belong to a namespace, and each end of one takes a grace period.  So a
@@ -20,12 +20,12 @@
  *  - struct net_ns lives as long as the namespace, until the last of the kernel's events for it.
  *  - struct net_watch belongs to the sources of the namespace, and outlives it.  The first source
  *    makes it.  It leaves net_ns.watch with the last source, or when the namespace ends.  The last
- *    source frees it, a grace period after it was unhooked.
+ *    source frees the net_watch, a grace period after that source was unhooked.
  *  - net_ns.fib is registered by the first source of routes.  After the last one, a work item of
  *    the namespace unregisters it, and holds the namespace meanwhile.  If the namespace ends
  *    before, it stays registered: it does nothing without sources, and ends with the namespace's
- *    chain of notifiers.  That saves a grace period, and the ends of other namespaces would wait
- *    for it.
+ *    chain of notifiers.  To unregister it would take a grace period, for which the ends of other namespaces
+ *    would wait.
  *
  * The end of a namespace takes a constant time, because one thread of the kernel ends all
  * namespaces: it unlinks net_ns.watch, and a work item ends the sources.

@@ -59,7 +59,7 @@ unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 		wq_free_recycled(&cs);
 	/* The end of a queue uncharges its bytes without the lock. */
 	if (!evicted && !q->ended)
-		wq_share_trim(q->user, &q->share, q->mem.bytes);
+		wq_trim_share(&cs);
 	wq_unlock(&cs);
 	return evicted;
 }

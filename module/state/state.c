@@ -92,16 +92,34 @@ noinline bool wq_grow_share(struct wq_cs *cs)
 	return true;
 }
 
+/* The queue has given bytes back, for which other queues wait. */
+static void wq_wake_user(struct wq_cs *cs)
+{
+	wq_assert_locked(cs);
+	if (cs->wakes.others & WQ_WAKE_USER)
+		return;
+	cs->wakes.user = wq_user_hold(cs->q->user);
+	cs->wakes.others |= WQ_WAKE_USER;
+}
+
 /* The queue uses less than it is charged for. */
 noinline void wq_shrink_share(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (!wq_share_shrink(q->user, &q->share, q->mem.bytes) || cs->wakes.others & WQ_WAKE_USER)
-		return;
-	cs->wakes.user = wq_user_hold(q->user);
-	cs->wakes.others |= WQ_WAKE_USER;
+	if (wq_share_shrink(q->user, &q->share, q->mem.bytes))
+		wq_wake_user(cs);
+}
+
+/* The user lacks bytes: the queue gives back all that it does not use. */
+void wq_trim_share(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (wq_share_trim(q->user, &q->share, q->mem.bytes))
+		wq_wake_user(cs);
 }
 
 /* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */

@@ -112,6 +112,7 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 
 bool wq_grow_share(struct wq_cs *cs);
 void wq_shrink_share(struct wq_cs *cs);
+void wq_trim_share(struct wq_cs *cs);
 
 /* Whether an add of a new key fails because the bytes of the queue's user are used up. */
 static inline bool wq_lacks_bytes(const struct wq *q)

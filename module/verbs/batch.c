@@ -88,8 +88,10 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 	int ret;
 
 	wq_unlock(cs);
-	if (op->result == -ENOSPC)
+	if (op->result == -ENOSPC) {
 		wq_user_reclaim(user);
+		b->reclaimed = true;
+	}
 	ret = wq_prealloc(q, op, verb->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
 	wq_lock(cs, q);
 	/*
@@ -104,11 +106,15 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 	return ret;
 }
 
-/* Whether the op has failed because of what wq_run_again() can get. */
+/*
+ * Whether the op has failed because of what wq_run_again() can get.  It looks for idle entries once
+ * for all keys, as that takes time in proportion to the queues of all users.
+ */
 static noinline bool wq_may_help(const struct wq_batch *b, const struct wq_op *op)
 {
 	return gfpflags_allow_blocking(b->gfp) &&
-	       (op->result == -ENOMEM || (op->result == -ENOSPC && wq_lacks_bytes(b->q)));
+	       (op->result == -ENOMEM ||
+		(op->result == -ENOSPC && !b->reclaimed && wq_lacks_bytes(b->q)));
 }
 
 /**
@@ -152,4 +158,4 @@ unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
 	__wq_unlock(&cs);
 	return i;
 }
-WQ_EXPORT_FOR_KUNIT(wq_run_batch);
+EXPORT_SYMBOL_IF_KUNIT(wq_run_batch);

@@ -15,6 +15,7 @@
  * @ops: the keys.  An op whose result is below 0 is skipped
  * @n: number of keys
  * @stop: end at the first op that fails
+ * @reclaimed: idle entries of the user's queues were freed for one of the keys
  * @gfp: how to allocate memory
  * @peek: the result of a look-up of the first key without the lock
  */
@@ -24,6 +25,7 @@ struct wq_batch {
 	struct wq_op *ops;
 	unsigned int n;
 	bool stop;
+	bool reclaimed;
 	gfp_t gfp;
 	struct wq_peek peek;
 };

@@ -297,7 +297,7 @@ struct wq_keys {
  * @max_keys: out, the kernel's WQ_MAX_KEYS
  * @user_queues: out, how many queues a user may have
  * @charged_queues: out, how many queues the user has, also private and unlinked ones that are
- *	open, and those that have ended if the file of a wait for them is open
+ *	open
  * @user_keys: out, the limit on the sum of max_keys of all queues of a user
  * @charged_keys: out, that sum, however many keys the queues hold
  * @user_waits: out, how many waits a user may have, see WQ_IOC_WAIT
@@ -1154,7 +1154,7 @@ struct wq_control {
  * @key_len: length of the key in bytes; with DRAIN: must be 0
  * @priority: with ADD: the level of the add, as wq_rec.priority; else must be 0
  *
- * The call changes nothing but what ADD asks for, and does not sleep.  It returns a file
+ * The call changes nothing but what ADD asks for, and does not wait.  It returns a file
  * descriptor, which is close-on-exec.  The descriptor is readable (EPOLLIN) when the wait has
  * ended.  Then read(2) returns a __u32, WQ_END_*, as often as it is called.  Before that, read
  * waits, or fails with EAGAIN if the descriptor has O_NONBLOCK.  Signals, a stop of the process and

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Common parts of the verbs of /dev/wq: keys in and out, deadlines, the owner.
+ * Common parts of the verbs of /dev/wq: keys in and out, deadlines, the owner, early pollers.
  *
  * The records that get and list write are in a buffer in the kernel, which is copied out at the
  * end.
@@ -150,4 +150,49 @@ void wq_out_free(struct wq_out *out)
 	wq_buf_put(&out->buf);
 	if (!out->count)
 		wq_bufs_idle(&out->f->bufs);
+}
+
+/*
+ * Pass a wake-up of wq.rd_wait or wq.wr_wait on.  The number of exclusive pollers that it is for is
+ * not known here, so all of them wake.  The lock of the queue's wait queue is held, and
+ * wq_file.pollers.lock nests inside of it.
+ */
+static int file_forward(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct wq_file *f = entry->private;
+
+	__wake_up(&f->pollers, mode, 0, key);
+	return 0;
+}
+
+/*
+ * Wake the pollers that polled the file before it was bound to @q, now and with those of @q.  The
+ * first call does it for all of them.
+ */
+void wq_file_forward_pollers(struct file *file, struct wq *q)
+{
+	struct wq_file *f = file->private_data;
+
+	if (test_and_set_bit(0, &f->forwards))
+		return;
+	/* Add the forwarders first, so that the pollers miss no event after this wake-up. */
+	if (file->f_mode & FMODE_READ)
+		add_wait_queue(&q->rd_wait, &f->forward[0]);
+	if (file->f_mode & FMODE_WRITE)
+		add_wait_queue(&q->wr_wait, &f->forward[1]);
+	wake_up_all(&f->pollers);
+}
+
+
+/* A new file has no entries in the wait queues of a queue. */
+void wq_file_init_pollers(struct wq_file *f)
+{
+	int i;
+
+	init_waitqueue_head(&f->pollers);
+	for (i = 0; i < ARRAY_SIZE(f->forward); i++) {
+		init_waitqueue_func_entry(&f->forward[i], file_forward);
+		f->forward[i].private = f;
+		INIT_LIST_HEAD(&f->forward[i].entry);
+	}
 }

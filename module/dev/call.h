@@ -53,6 +53,9 @@ struct wq_file {
 	struct work_struct end;
 };
 
+void wq_file_init_pollers(struct wq_file *f);
+void wq_file_forward_pollers(struct file *file, struct wq *q);
+
 /* The file's consumer, or NULL if the file is not bound. */
 static inline struct wq_consumer *wq_file_consumer(struct file *file)
 {

@@ -17,7 +17,7 @@
 #include "dev/control.h"
 #include "order/priority.h"
 #include "queue/attr.h"
-#include "queue/metrics.h"
+#include "queue/stat.h"
 #include "queue/queue.h"
 #include "ratelimit.h"
 #include "state/park.h"

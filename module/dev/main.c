@@ -6,7 +6,7 @@
 
 #include "base/entry.h"
 #include "dev/buf.h"
-#include "dev/dev.h"
+#include "dev/file.h"
 #include "queue/debugfs.h"
 #include "queue/queue.h"
 #include "queue/source.h"

@@ -21,7 +21,7 @@
 
 #include "queue/attr.h"
 #include "queue/debugfs.h"
-#include "queue/metrics.h"
+#include "queue/stat.h"
 #include "queue/order.h"
 #include "state/times.h"
 #include "verbs/key.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The tests' only way to the module's internals: consumers other than the kernel API,
- * driven as module/dev/dev.c drives them for an open file, and the thread of a queue.
+ * driven as module/dev/file.c drives them for an open file, and the thread of a queue.
  *
  * A change of an internal function has to be followed here and nowhere else, except in
  * the suites of a single structure (table, heap), which call that structure directly.
@@ -14,7 +14,7 @@
 #include "core.h"
 #include "dev/buf.h"
 #include "queue/debugfs.h"
-#include "queue/metrics.h"
+#include "queue/stat.h"
 #include "queue/queue.h"
 #include "state/idle.h"
 #include "verbs/array.h"

@@ -5,7 +5,7 @@
  *
  * A test's name is the sentence that it proves.  Every test starts with an empty queue on
  * the test's clock with leases of 10 s.  A test of the thread replaces it by a queue in
- * real time.  A "file" is a consumer that is driven as module/dev/dev.c drives an open file's;
+ * real time.  A "file" is a consumer that is driven as module/dev/file.c drives an open file's;
  * selftests/lease.c tests real files.
  */
 #include <kunit/test.h>
@@ -924,7 +924,7 @@ static void a_files_done_and_touch_without_token_are_einval(struct kunit *test)
 	EXPECT_REFUSED(test, file_touch(c, &a), -ESTALE);
 }
 
-/* As module/dev/dev.c does when the caller's buffer turns out to be bad. */
+/* As module/dev/file.c does when the caller's buffer turns out to be bad. */
 static void file_gives_back(struct wq_consumer *c, const struct held *h)
 {
 	consumer_give_back(c, h->key, h->item.len, h->item.token);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Statistics of a queue, see queue/metrics.c.
+ * Statistics of a queue, see queue/stat.c.
  */
-#ifndef _WQ_METRICS_H
-#define _WQ_METRICS_H
+#ifndef _WQ_STAT_H
+#define _WQ_STAT_H
 
 #include "state/data.h"
 
@@ -16,4 +16,4 @@ struct wq_consumer *wq_running_next(struct wq *q, struct wq_consumer *c);
 #define for_each_running(q, c) \
 	for ((c) = wq_running_first(q); (c); (c) = wq_running_next(q, c))
 
-#endif /* _WQ_METRICS_H */
+#endif /* _WQ_STAT_H */

@@ -10,7 +10,7 @@
 #include <linux/string.h>
 #include <linux/cred.h>
 
-#include "queue/metrics.h"
+#include "queue/stat.h"
 #include "queue/order.h"
 #include "state/times.h"
 

@@ -14,7 +14,7 @@
  * the key or embedded entry of the run would wait for the thread itself.  They fail with -EDEADLK.
  * For this a thread notes the token of its run until the last of these functions has returned.
  * It also holds wq.drain_map, which each wait for a run or for a drain acquires.  So lockdep reports
- * a wait with a lock held that one of these functions takes.
+ * a wait with a lock held that one of these functions takes.  wq_drain() is here because of that.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -28,6 +28,8 @@
 
 #include "api/controller.h"
 #include "core.h"
+#include "queue/debugfs.h"
+#include "queue/queue.h"
 #include "verbs/wait.h"
 
 #define WQ_MAX_WORKERS	1024
@@ -253,6 +255,51 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
 
 	return w && w->token && w->item.entry == &x->entry ? &w->token : NULL;
 }
+
+#define WQ_DRAIN_LONG	(30LL * NSEC_PER_SEC)	/* after this time a drain logs what it waits for */
+
+/**
+ * wq_drain() - shut down, and wait until no key is ready or processing
+ * @q: the queue
+ *
+ * If a key was added during its run before the shut down, the drain also waits for its
+ * next run.  The caller must hold none of the queue's keys.  If lockdep is on, it reports
+ * a drain with a lock held that a controller's function takes.  After 30 s the drain logs which
+ * keys it waits for.
+ *
+ * When it returns, a consumer may still be about to return from wq_done(), so end the
+ * consumers before wq_destroy().
+ *
+ * Context: process, may sleep.
+ *
+ * Return: 0.  With these errors the queue stays shut down: -ECANCELED: wq_shutdown() ended the
+ * drain; -ERESTARTSYS: a fatal signal ended the wait.  -EDEADLK: the caller is a function of a
+ * controller of this queue, and nothing has changed.
+ */
+int wq_drain(struct wq *q)
+{
+	struct wq_fence *f;
+	u64 token;
+	int ret;
+
+	if (wq_controller_is_own(q, &token))
+		return -EDEADLK;
+	lock_map_acquire(&q->drain_map);
+	lock_map_release(&q->drain_map);
+	wq_shut(q, true);
+	/* Few bytes: a module that ends could do nothing about a failure. */
+	f = wq_drain_join(q, wq_fence_new(GFP_KERNEL | __GFP_NOFAIL));
+	ret = wq_fence_sleep(q, f, WQ_KILLABLE, wq_deadline(WQ_DRAIN_LONG));
+	if (ret == -ETIMEDOUT) {
+		wq_log_drain(q);
+		ret = wq_fence_sleep(q, f, WQ_KILLABLE, S64_MAX);
+	}
+	wq_fence_put(f);
+	if (ret < 0)
+		return ret;
+	return ret == WQ_END_DONE ? 0 : -ECANCELED;
+}
+EXPORT_SYMBOL_GPL(wq_drain);
 
 /**
  * wq_controller_start() - start threads that process the keys of a queue

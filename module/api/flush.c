@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel API for waits for the runs of a key and for a drain, and for keys that are disabled.
+ * The kernel API for waits for the runs of a key, and for keys that are disabled.
  *
  * verbs/watch.c has the rules.
  */
@@ -8,8 +8,6 @@
 #include <linux/export.h>
 
 #include "api/controller.h"
-#include "queue/debugfs.h"
-#include "queue/queue.h"
 #include "verbs/key.h"
 #include "verbs/wait.h"
 #include "verbs/watch.h"
@@ -164,48 +162,3 @@ int wq_enable_key(struct wq *q, const void *key, size_t len)
 	return !ret && info.state & WQ_KEY_DISABLED;
 }
 EXPORT_SYMBOL_GPL(wq_enable_key);
-
-#define WQ_DRAIN_LONG	(30LL * NSEC_PER_SEC)	/* after this time a drain logs what it waits for */
-
-/**
- * wq_drain() - shut down, and wait until no key is ready or processing
- * @q: the queue
- *
- * If a key was added during its run before the shut down, the drain also waits for its
- * next run.  The caller must hold none of the queue's keys.  If lockdep is on, it reports
- * a drain with a lock held that a controller's function takes.  After 30 s the drain logs which
- * keys it waits for.
- *
- * When it returns, a consumer may still be about to return from wq_done(), so end the
- * consumers before wq_destroy().
- *
- * Context: process, may sleep.
- *
- * Return: 0.  With these errors the queue stays shut down: -ECANCELED: wq_shutdown() ended the
- * drain; -ERESTARTSYS: a fatal signal ended the wait.  -EDEADLK: the caller is a function of a
- * controller of this queue, and nothing has changed.
- */
-int wq_drain(struct wq *q)
-{
-	struct wq_fence *f;
-	u64 token;
-	int ret;
-
-	if (wq_controller_is_own(q, &token))
-		return -EDEADLK;
-	lock_map_acquire(&q->drain_map);
-	lock_map_release(&q->drain_map);
-	wq_shut(q, true);
-	/* Few bytes: a module that ends could do nothing about a failure. */
-	f = wq_drain_join(q, wq_fence_new(GFP_KERNEL | __GFP_NOFAIL));
-	ret = wq_fence_sleep(q, f, WQ_KILLABLE, wq_deadline(WQ_DRAIN_LONG));
-	if (ret == -ETIMEDOUT) {
-		wq_log_drain(q);
-		ret = wq_fence_sleep(q, f, WQ_KILLABLE, S64_MAX);
-	}
-	wq_fence_put(f);
-	if (ret < 0)
-		return ret;
-	return ret == WQ_END_DONE ? 0 : -ECANCELED;
-}
-EXPORT_SYMBOL_GPL(wq_drain);

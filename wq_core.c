@@ -221,8 +221,9 @@ void wq_unread_key(struct wq_read *r)
  * the add is coalesced.
  *
  * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; after -EAGAIN the
- * caller can add the key again from an irq_work.  Not with a lock held that a wake-up takes, such as
- * a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
+ * caller can add the key again from an irq_work.  Not with a lock held that a wake-up takes, such
+ * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts
+ * off.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds
  * are paused, see wq_pause(); -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an

@@ -628,7 +628,8 @@ static bool limiter_describe(const struct wq_limiter *l, struct spec_room *out)
 		s->base = b->base;
 		s->max = b->max;
 	} else if (l->ops == &bucket_ops) {
-		const struct wq_bucket_limiter *b = container_of(l, struct wq_bucket_limiter, limiter);
+		const struct wq_bucket_limiter *b =
+			container_of(l, struct wq_bucket_limiter, limiter);
 
 		s->kind = WQ_LIMITER_BUCKET;
 		s->n = b->n;

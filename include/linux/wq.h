@@ -22,8 +22,8 @@
  *
  * Results, for keys and embedded entries alike:
  *
- *  - Below 0: an errno.  Nothing has changed, unless the function's kernel-doc names the error as an
- *    exception.
+ *  - Below 0: an errno.  Nothing has changed, unless the function's kernel-doc names the error as
+ *    an exception.
  *  - An add returns 1 if it changed the state of the key, and 0 if it was coalesced.
  *  - A function that reports a state returns WQ_KEY_* bits, of the state from before the call.  0
  *    means that the key is idle, or that the queue does not know it.
@@ -33,10 +33,10 @@
  *    alone.
  *  - -EDEADLK: the wait would wait for its caller.
  *
- * Differences that stay: keys have a length, which can be bad.  The queue forgets a key that is idle,
- * and an object keeps its entry.  Disables of an entry nest, as those of a work_struct do, because
- * each caller knows of its own.  Disables of a key don't nest, because processes disable keys as
- * well, and may end.
+ * Differences that stay: keys have a length, which can be bad.  The queue forgets a key that is
+ * idle, and an object keeps its entry.  Disables of an entry nest, as those of a work_struct do,
+ * because each caller knows of its own.  Disables of a key don't nest, because processes disable
+ * keys as well, and may end.
  */
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H
@@ -445,8 +445,8 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
  * The entry does not count in the queue's max_keys, but max_keys and all entries together are
  * at most WQ_MAX_KEYS.
  *
- * Context: any but NMI; sleeps if @gfp allows it.  On PREEMPT_RT neither from hard interrupt nor with
- * preemption or interrupts off.
+ * Context: any but NMI; sleeps if @gfp allows it.  On PREEMPT_RT neither from hard interrupt nor
+ * with preemption or interrupts off.
  *
  * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue has an order of its
  * own or a debounce, see struct wq_params; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys
@@ -598,8 +598,8 @@ static inline s64 WQ_AFTER(s64 ns)
  *
  * A key or an entry without a function fails with -EOPNOTSUPP.
  *
- * None of the four functions can wait for itself.  A flush, disable or synchronous cancel of the key
- * or entry that it was called for fails with -EDEADLK, and so do wq_drain() of the queue and
+ * None of the four functions can wait for itself.  A flush, disable or synchronous cancel of the
+ * key or entry that it was called for fails with -EDEADLK, and so do wq_drain() of the queue and
  * wq_controller_stop() of any of its controllers.
  */
 struct wq_controller_params {

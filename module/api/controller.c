@@ -10,11 +10,12 @@
  * key that was added during its run becomes ready.  Threads end for no other reason: a key of a
  * queue that is shut down can become ready again, when another consumer gives it back.
  *
- * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait for
- * the key or embedded entry of the run would wait for the thread itself.  They fail with -EDEADLK.
- * For this a thread notes the token of its run until the last of these functions has returned.
- * It also holds wq.drain_map, which each wait for a run or for a drain acquires.  So lockdep reports
- * a wait with a lock held that one of these functions takes.  wq_drain() is here because of that.
+ * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait
+ * for the key or embedded entry of the run would wait for the thread itself.  They fail with
+ * -EDEADLK.  For this a thread notes the token of its run until the last of these functions has
+ * returned.  It also holds wq.drain_map, which each wait for a run or for a drain acquires.  So
+ * lockdep reports a wait with a lock held that one of these functions takes.  wq_drain() is here
+ * because of that.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
@@ -110,8 +111,8 @@ static u32 controller_retries(const struct wq_controller_params *p)
 }
 
 /*
- * The outcome of a key whose function returned *@ret, which is only positive afterwards if it is the
- * delay of another run.
+ * The outcome of a key whose function returned *@ret, which is only positive afterwards if it is
+ * the delay of another run.
  */
 static u32 controller_outcome(const struct wq_controller_params *p, const struct wq_item *item,
 			      s64 *ret)

@@ -356,7 +356,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit);
  *
  * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; after -EAGAIN the
  * caller can add the entry again from an irq_work.  Not with a lock held that a wake-up takes, such
- * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
+ * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts
+ * off.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds are
  * paused, see wq_pause(); -EBUSY: the entry is disabled; -EAGAIN: in an NMI, and the entry was
@@ -589,9 +590,9 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  *	until the runs have ended
  *
  * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED or
- * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.  If
- * no run is pending or in progress, the call reports how the last run ended, as the entry remembers
- * that, unlike a key.
+ * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.
+ * If no run is pending or in progress, the call reports how the last run ended, as the entry
+ * remembers that, unlike a key.
  *
  * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
  * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
@@ -599,10 +600,10 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  *
  * Return: WQ_END_DONE, which is 0; WQ_END_FAILED: the run ended with WQ_OUTCOME_RETRY;
  * WQ_END_GAVE_UP: it failed, and the entry was given up; WQ_END_NO_RUN: the entry has not run since
- * its initialization; WQ_END_CANCELED: a cancel or disable dropped the pending run; WQ_END_OF_QUEUE:
- * the queue ended before the run; -EAGAIN: a run has not ended, and @timeout is 0; -ETIMEDOUT;
- * -ERESTARTSYS: a fatal signal ended the wait; -EDEADLK: the caller is the entry's own run in a
- * controller.
+ * its initialization; WQ_END_CANCELED: a cancel or disable dropped the pending run;
+ * WQ_END_OF_QUEUE: the queue ended before the run; -EAGAIN: a run has not ended, and @timeout is 0;
+ * -ETIMEDOUT; -ERESTARTSYS: a fatal signal ended the wait; -EDEADLK: the caller is the entry's own
+ * run in a controller.
  */
 int wq_embedded_flush(struct wq_embedded *x, s64 timeout)
 {

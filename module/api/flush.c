@@ -60,8 +60,8 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * remember runs that have ended, unlike an embedded entry.
  *
  * The caller must not work on the key, as all callers of wq_get() are one consumer.  Only the
- * functions of a controller are recognized.  They may wait for another key, but if all threads of the
- * controller wait, no run ends.
+ * functions of a controller are recognized.  They may wait for another key, but if all threads of
+ * the controller wait, no run ends.
  *
  * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
  * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
@@ -69,11 +69,11 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * controller's function takes.
  *
  * Return: WQ_END_DONE, which is 0; WQ_END_FAILED: the run ended with WQ_OUTCOME_RETRY, or was given
- * back the second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up; WQ_END_NO_RUN:
- * no run is pending or in progress; WQ_END_CANCELED: the pending run was dropped; WQ_END_OF_QUEUE:
- * the queue ended before the run; -EAGAIN: the run has not ended, and @timeout is 0; -ETIMEDOUT;
- * -ERESTARTSYS: a fatal signal ended the wait; -EDEADLK: the caller is the key's own run in a
- * controller; -ENOMEM; -EINVAL or -E2BIG for @len.
+ * back the second time in a row; WQ_END_GAVE_UP: it failed, and the key was given up;
+ * WQ_END_NO_RUN: no run is pending or in progress; WQ_END_CANCELED: the pending run was dropped;
+ * WQ_END_OF_QUEUE: the queue ended before the run; -EAGAIN: the run has not ended, and @timeout is
+ * 0; -ETIMEDOUT; -ERESTARTSYS: a fatal signal ended the wait; -EDEADLK: the caller is the key's own
+ * run in a controller; -ENOMEM; -EINVAL or -E2BIG for @len.
  */
 int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {
@@ -113,8 +113,8 @@ EXPORT_SYMBOL_GPL(wq_flush_key);
  *
  * Return: the key's state from before, as for wq_query(), or 0 if the queue did not know the key.
  * With these errors, the key is disabled: -ETIMEDOUT; -ERESTARTSYS: a fatal signal ended the
- * wait.  With the following ones nothing has changed: -EDEADLK: the caller is the key's own run in a
- * controller, and @timeout is not 0; -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EINVAL or
+ * wait.  With the following ones nothing has changed: -EDEADLK: the caller is the key's own run in
+ * a controller, and @timeout is not 0; -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EINVAL or
  * -E2BIG for @len.
  */
 int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
@@ -146,8 +146,8 @@ EXPORT_SYMBOL_GPL(wq_disable_key);
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: 1: the key was disabled, and adds are accepted again; 0: it was not; -EINVAL or -E2BIG for
- * @len.
+ * Return: 1: the key was disabled, and adds are accepted again; 0: it was not; -EINVAL or -E2BIG
+ * for @len.
  */
 int wq_enable_key(struct wq *q, const void *key, size_t len)
 {

@@ -214,7 +214,7 @@ static int key_do(struct wq *q, const void *key, size_t len, u32 what, struct wq
 	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, &q->kernel, &op, what, info);
 }
 
-/* As key_do(), but returns the key's state from before, and 0 if the queue does not know the key. */
+/* As key_do(), but returns the key's state from before; 0: the queue does not know the key. */
 static int key_state(struct wq *q, const void *key, size_t len, u32 what)
 {
 	struct wq_key_info info;

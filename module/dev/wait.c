@@ -3,9 +3,9 @@
  * The verb of /dev/wq that waits for a key or a drain, and the file of a wait.
  *
  * A wait of a process is a file.  The call that makes it does not wait, and poll and read(2) of the
- * file wait for its end.  So after a signal the process repeats the read, and not the verb.  The file
- * has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue: the
- * end of the queue drops its keys, which ends the waits.
+ * file wait for its end.  So after a signal the process repeats the read, and not the verb.  The
+ * file has a reference to the fence, and a pin of the queue's memory.  It does not keep the queue:
+ * the end of the queue drops its keys, which ends the waits.
  */
 #include <linux/anon_inodes.h>
 #include <linux/bitops.h>

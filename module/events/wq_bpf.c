@@ -169,7 +169,7 @@ static void add_later(const struct wq_bpf_event *e, const void *key)
  */
 static bool is_own_doing(void)
 {
-	/* If the task moves meanwhile, this is the ring of a CPU where another task passes keys on. */
+	/* If the task moves meanwhile, another task passes the keys of this ring on. */
 	const struct wq_bpf_ring *ring = raw_cpu_ptr(wq_rings);
 
 	/* Another CPU may write it meanwhile, but not the address of this task. */

@@ -4,8 +4,8 @@
  *
  * A source is a group of fsnotify with its marks: one on the super block for a tree, and one on the
  * watched directory.  The latter pins the inode of the directory, so that fs_source.inode
- * identifies it, and ends with the directory.  No dentry and no mount is held, so a file system can be
- * unmounted: fsnotify frees the marks then, and fs_freeing_mark() ends the source.  For the same
+ * identifies it, and ends with the directory.  No dentry and no mount is held, so a file system can
+ * be unmounted: fsnotify frees the marks then, and fs_freeing_mark() ends the source.  For the same
  * reason the source holds no reference to its marks, because their last references let the inode
  * and the super block go.
  *
@@ -20,8 +20,8 @@
  *
  * Lifetime: the group has a reference of the source and one of each mark, and fs_source is freed
  * with the group.  fs_source.s is NULL from fs_unhook() on.  It is used under RCU, and fs_free()
- * comes a grace period later.  Neither of the two waits for fsnotify, which frees marks by a work item of its
- * own, after one of its grace periods for all of them.
+ * comes a grace period later.  Neither of the two waits for fsnotify, which frees marks by a work
+ * item of its own, after one of its grace periods for all of them.
  */
 #include <linux/cred.h>
 #include <linux/dcache.h>

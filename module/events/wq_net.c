@@ -24,8 +24,8 @@
  *  - net_ns.fib is registered by the first source of routes.  After the last one, a work item of
  *    the namespace unregisters it, and holds the namespace meanwhile.  If the namespace ends
  *    before, it stays registered: it does nothing without sources, and ends with the namespace's
- *    chain of notifiers.  To unregister it would take a grace period, for which the ends of other namespaces
- *    would wait.
+ *    chain of notifiers.  To unregister it would take a grace period, for which the ends of other
+ *    namespaces would wait.
  *
  * The end of a namespace takes a constant time, because one thread of the kernel ends all
  * namespaces: it unlinks net_ns.watch, and a work item ends the sources.

@@ -2,10 +2,9 @@
 /*
  * The life of a queue: it is allocated, paused, shut down, drained, purged and freed.
  *
- * A queue is counted by references: one of wq_create(), one of its name, one of each
- * open file.  The last wq_put() ends it: all keys that it holds are lost, and its user is no longer
- * charged.  A wait must not keep the queue alive, so it pins its memory alone, without what its keys
- * needed.
+ * A queue is counted by references: one of wq_create(), one of its name, one of each open file.
+ * The last wq_put() ends it: all keys that it holds are lost, and its user is no longer charged.  A
+ * wait must not keep the queue alive, so it pins its memory alone, without what its keys needed.
  * The user stays charged for the bytes of the memory.  The queue itself no longer counts, because
  * the pin may be another user's, whose waits are limited.  A queue never opens again after a shut
  * down.

@@ -733,7 +733,7 @@ static int source_reserve(struct wq_source *s)
 		ret = -EUSERS;
 	} else {
 		q->nr_sources++;
-		/* The numbers start again after 2^32 attaches, and older sources may still be there. */
+		/* They start again after 2^32 attaches, and older sources may still be there. */
 		do {
 			s->id = ++q->last_source;
 		} while (!s->id || source_find(q, s->id));

@@ -19,7 +19,7 @@
  * An add during the run that gives the key up came after the work that failed.  So the key is
  * not parked then, but has the run that it waits for, and its failures are forgotten.  A kick of
  * all parked keys is such an add for each run in progress, but only if the run gives its key up.
- * wq.kick_run tells the runs that were in progress: their numbers are not above it.
+ * The runs that were in progress have numbers up to wq.kick_run.
  */
 #include <linux/export.h>
 #include <linux/minmax.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a queue with a name has besides its file: checks, charges, a directory in debugfs.
+ * A queue with a name, but for its file: checks, charges, a directory in debugfs.
  *
  * wqueue/mount.c has its file.
  *
- * A directory in debugfs needs memory, its parent's mutex and, when it is removed, the end
- * of its readers.  So no caller makes or removes it: the work item of a queue does, on an
- * ordered workqueue.  The item of a queue is queued while the lock of the directory in wqueue is held, so
+ * A directory in debugfs needs memory, its parent's mutex and, when it is removed, the end of its
+ * readers.  So no caller makes or removes it: the work item of a queue does, on an ordered
+ * workqueue.  The item of a queue is queued while the lock of the directory in wqueue is held, so
  * that the directory of an unlinked queue is gone when that of its successor is made.  It pins the
  * queue, because the directory must be removed before the queue is freed.  The memory of a
  * directory is charged to no cgroup, and the quota of queues bounds it.  A number makes the name

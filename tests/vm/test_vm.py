@@ -342,7 +342,7 @@ class Guests(unittest.TestCase):
         ]
         sound = [
             self.OOPS, in_kernel, "",
-            # in a module, or nowhere, whatever else the report has
+            # in a module, or nowhere, with all other signs
             self.OOPS.replace("00010246", "00018246"),
             self.OOPS.replace("Oops: 0002", "int3: 0000"),
             self.INT3.replace("+0x1c3/0x370\n", "+0x1c3/0x370 [wq]\n", 1),

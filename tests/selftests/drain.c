@@ -315,6 +315,8 @@ TEST_F(queue, end_of_a_drain_wakes_all_idle_consumers_with_ESHUTDOWN)
 		q_add(q, "last");
 		ASSERT_EQ(0, q_get(q, &it, 0));
 		drain = drainer(q);
+		/* a drain that begins after the plain shut down waits for the key */
+		ASSERT_TRUE(asleep(drain));
 		for (int i = 0; i < IDLE; i++)
 			pid[i] = idle_consumer(name, FOREVER);
 		for (int i = 0; i < IDLE; i++)

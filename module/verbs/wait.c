@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sleep of all waits, waits of gets, and poll.  The head of state/lock.c argues why no wake-up
- * is lost.
+ * The sleep of all waits, waits of gets, and poll.  What a wait for a run sleeps for ends in
+ * base/fence.c.  The head of state/lock.c argues why no wake-up is lost.
  */
 #include <linux/hrtimer.h>
 #include <linux/sched.h>

@@ -52,10 +52,14 @@ static noinline void wq_add_set_group(const struct wq *q, struct wq_op *op)
 	wq_op_set_group(q, op);
 }
 
-/* Whether an add has failed because of memory or bytes, and @gfp lets it sleep. */
-static __always_inline bool wq_add_may_help(int ret, gfp_t gfp)
+/*
+ * Whether an add has failed because of memory or bytes, and @gfp lets it sleep.  The bytes may have
+ * changed since the hold of the lock: then the next attempt is without need, or is left out.
+ */
+static __always_inline bool wq_add_may_help(const struct wq *q, int ret, gfp_t gfp)
 {
-	return gfpflags_allow_blocking(gfp) && (ret == -ENOMEM || ret == -ENOSPC);
+	return gfpflags_allow_blocking(gfp) &&
+	       (ret == -ENOMEM || (ret == -ENOSPC && data_race(wq_needs_bytes(q))));
 }
 
 /* wq_add_op() with the lock taken.  Tries again if there is no memory and @gfp lets it sleep. */
@@ -70,7 +74,7 @@ static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
 	__wq_lock(&cs, q);
 	ret = __wq_add_op(&cs, op, peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	if (likely(ret >= 0) || !wq_add_may_help(ret, gfp))
+	if (likely(ret >= 0) || !wq_add_may_help(q, ret, gfp))
 		return ret;
 	return wq_add_again(q, op, gfp);
 }
@@ -104,7 +108,7 @@ int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp)
 	__wq_lock(&cs, q);
 	ret = wq_add_op(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	if (likely(ret >= 0) || !wq_add_may_help(ret, gfp))
+	if (likely(ret >= 0) || !wq_add_may_help(q, ret, gfp))
 		return ret;
 	return wq_add_again(q, op, gfp);
 }
@@ -370,9 +374,9 @@ static int wq_done_op(struct wq *q, const struct wq_item *item, struct wq_op *op
  * sleeps.  On PREEMPT_RT, where the queue's lock sleeps, neither from hard interrupt nor with
  * preemption or interrupts off.
  *
- * Return: 0; WQ_RESULT_READY: the key was added during the run and is ready again;
- * -ESTALE: the caller no longer holds the key, or never held it, and nothing has
- * changed.
+ * Return: 0; WQ_RESULT_READY: the key is ready again, as it was added during the run, or given up in
+ * it while all parked keys were kicked, see wq_kick_many(); -ESTALE: the caller no longer holds the
+ * key, or never held it, and nothing has changed.
  */
 int wq_done(struct wq *q, const struct wq_item *item)
 {
@@ -410,8 +414,9 @@ EXPORT_SYMBOL_GPL(wq_done);
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: 0 or WQ_RESULT_* bits.  WQ_RESULT_READY: the key is ready again, because it
- * was added during the run or the outcome adds it without a delay.
+ * Return: 0 or WQ_RESULT_* bits.  WQ_RESULT_READY: the key is ready again, because it was added
+ * during the run, the outcome adds it without a delay, or the outcome gives it up and all parked keys
+ * were kicked during the run, see wq_kick_many().
  * WQ_RESULT_DELAYED: the key is delayed.  WQ_RESULT_PARKED: the key is parked.  -ESTALE: the
  * caller no longer holds the key, or never held it; -EINVAL: no such outcome, or a delay
  * without AFTER; -ENOMEM: no memory for the delay, and the caller still holds the key.  On

@@ -24,19 +24,20 @@
  *
  *  - Below 0: an errno.  Nothing has changed, unless the function's kernel-doc names the error as
  *    an exception.
- *  - An add returns 1 if it changed the state of the key, and 0 if it was coalesced.
+ *  - An add returns 1 if the key is newly dirty or newly delayed, else 0.
  *  - A function that reports a state returns WQ_KEY_* bits, of the state from before the call.  0
  *    means that the key is idle, or that the queue does not know it.
  *  - A wait for a run returns how the run ended, WQ_END_*.  WQ_END_DONE is 0.
  *  - An enable returns 1 if adds were refused and are accepted again, else 0.
- *  - -ERESTARTSYS: a signal ended a wait.  A wait for a run or for a drain ends by a fatal signal
- *    alone.
+ *  - -ERESTARTSYS: a signal ended a wait.  Only a fatal signal ends a wait for a run or for a drain,
+ *    and none ends those of wq_embedded_cancel_sync(), wq_embedded_disable_sync() and
+ *    wq_embedded_exit().
  *  - -EDEADLK: the wait would wait for its caller.
  *
  * Differences that stay: keys have a length, which can be bad.  The queue forgets a key that is
- * idle, and an object keeps its entry.  Disables of an entry nest, as those of a work_struct do,
- * because each caller knows of its own.  Disables of a key don't nest, because processes disable
- * keys as well, and may end.
+ * idle, and an object keeps its entry.  Disables of an entry nest, as those of a work_struct do: each
+ * caller undoes its own.  Disables of a key do not nest, because processes disable keys as well, and
+ * may end.
  */
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H
@@ -598,8 +599,8 @@ static inline s64 WQ_AFTER(s64 ns)
  *
  * A key or an entry without a function fails with -EOPNOTSUPP.
  *
- * None of the four functions can wait for itself.  A flush, disable or synchronous cancel of the
- * key or entry that it was called for fails with -EDEADLK, and so do wq_drain() of the queue and
+ * The four functions must not wait for their own run, so these calls fail with -EDEADLK: a flush,
+ * disable or synchronous cancel of the key or entry of the run, wq_drain() of the queue, and
  * wq_controller_stop() of any of its controllers.
  */
 struct wq_controller_params {

@@ -13,9 +13,9 @@
  * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait
  * for the key or embedded entry of the run would wait for the thread itself.  They fail with
  * -EDEADLK.  For this a thread notes the token of its run until the last of these functions has
- * returned.  It also holds wq.drain_map, which each wait for a run or for a drain acquires.  So
- * lockdep reports a wait with a lock held that one of these functions takes.  wq_drain() is here
- * because of that.
+ * returned.  It also holds wq.drain_map, which drains, stops and waits for keys by other tasks
+ * acquire.  So lockdep reports such a wait with a lock held that one of these functions takes.
+ * wq_drain() is here because of that.
  */
 #include <linux/completion.h>
 #include <linux/err.h>

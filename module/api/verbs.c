@@ -24,6 +24,8 @@
  * wq_create() - create a queue
  * @params: its parameters; NULL: no name, first in first out, up to 65,536 keys
  *
+ * A queue without wq_params.clock has a thread for its delays, which this call makes.
+ *
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
@@ -478,14 +480,14 @@ EXPORT_SYMBOL_GPL(wq_num_ready);
  * wq_stat.park_dropped counts it.  The text needs memory, which is allocated with GFP_ATOMIC.
  * Without memory the key is parked without the text.
  *
- * If the key was added during the run, it is not parked but has its next run, and its failures
- * are reset.  An embedded entry that is disabled is not parked.
+ * If the key was added during the run, or all parked keys were kicked, see wq_kick_many(), it is not
+ * parked but has its next run, and its failures are reset.  An embedded entry that is disabled is not parked.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: WQ_RESULT_PARKED; WQ_RESULT_READY: the key was added during the run and is ready; 0:
- * it is not parked for another reason; -ESTALE: the caller no longer holds the key, or never held
+ * Return: WQ_RESULT_PARKED; WQ_RESULT_READY: the key was added or kicked during the run and is
+ * ready; 0: it is not parked for another reason; -ESTALE: the caller no longer holds the key, or never held
  * it, and nothing has changed.
  */
 int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const char *reason)

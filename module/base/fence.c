@@ -14,8 +14,8 @@
  * bit stays set until the end of the run.
  *
  * If a run is given back, it is no end: the key is handed out again.  The run that was lost and the
- * run to come become one, and that run ends the fences of both.  Only the second time in a row the
- * key has failed, which is an end.
+ * run to come become one, and that run ends the fences of both.  If it is given
+ * back a second time in a row, it has ended, and the key has failed.
  *
  * An entry with fences is dirty or in processing, so it is not freed before its fences have ended.
  *
@@ -231,7 +231,8 @@ struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int res
  * of the queue; with @first it is empty and receives all.  They return to the queue.  Each of them
  * may leave at any time, as it takes the lock for that.  Returns whether there are more.
  */
-bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool first)
+bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool first,
+		  void *key)
 {
 	wait_queue_entry_t *w;
 	unsigned long flags;
@@ -245,7 +246,7 @@ bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool 
 		w = list_first_entry(waiters, wait_queue_entry_t, entry);
 		/* The call may take it out of the queue and end its memory. */
 		list_move_tail(&w->entry, &head->head);
-		w->func(w, TASK_NORMAL, 0, NULL);
+		w->func(w, TASK_NORMAL, 0, key);
 	}
 	more = !list_empty(waiters);
 	spin_unlock_irqrestore(&head->lock, flags);
@@ -253,13 +254,14 @@ bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool 
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_wake_some);
 
-static void wake_waiters(struct wait_queue_head *head)
+/* Wake all waiters, WQ_WAKE_MAX in a hold of the lock of their wait queue.  @key: as of a wake-up */
+void wq_wake_waiters(struct wait_queue_head *head, void *key)
 {
 	LIST_HEAD(waiters);
-	bool more = wq_wake_some(head, &waiters, true);
+	bool more = wq_wake_some(head, &waiters, true, key);
 
 	while (more)
-		more = wq_wake_some(head, &waiters, false);
+		more = wq_wake_some(head, &waiters, false, key);
 }
 
 /*
@@ -273,7 +275,7 @@ void wq_fences_wake(struct wq_fence *ended)
 
 	for (; ended; ended = next) {
 		next = ended->next;
-		wake_waiters(&ended->waiters);
+		wq_wake_waiters(&ended->waiters, NULL);
 		wq_fence_put(ended);
 	}
 }

@@ -63,7 +63,9 @@ void wq_fence_leave(struct wq_fences *fs, struct wq_fence *f);
 struct wq_fence *wq_fences_end(struct wq_fences *fs, struct wq_entry *e, int result, bool all,
 			       struct wq_fence *ended);
 struct wq_fence *wq_fence_end(struct wq_fence *f, int result, struct wq_fence *ended);
-bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool first);
+bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool first,
+		  void *key);
+void wq_wake_waiters(struct wait_queue_head *head, void *key);
 void wq_fences_wake(struct wq_fence *ended);
 
 /* Store the result of a fence. */

@@ -22,8 +22,8 @@
  *  - A queue enters the list and then tries once more to charge its bytes.  A release of bytes
  *    looks at the list in the hold of wq_users_lock that uncharges them.  So either the release
  *    finds the queue, or the queue finds the bytes.
- *  - The call that gives the bytes back wakes, with none of wq's locks held, WQ_USER_WAKES queues
- *    in a hold of the list's lock.  A queue whose producers find no bytes again enters at the end.
+ *  - The call that gives the bytes back wakes, with none of wq's locks held, one queue in a hold
+ *    of the list's lock.  A queue whose producers find no bytes again enters at the end.
  *  - A queue leaves the list before it is charged to another user, and before it ends.
  *  - The call has a reference to the user, as another one may move or end the last queue meanwhile.
  *
@@ -94,7 +94,6 @@ struct wq_user {
 };
 
 #define WQ_SHARE	SZ_256K
-#define WQ_USER_WAKES	32	/* queues that a hold of the lock of wq_user.lacking wakes */
 
 static DEFINE_RAW_SPINLOCK(wq_users_lock);
 static struct rb_root wq_users = RB_ROOT;
@@ -327,12 +326,13 @@ void wq_share_add_fixed(struct wq_user *user, struct wq_share *s, u32 more)
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 }
 
-/* Whether a queue waits for the bytes that were uncharged in this hold of the lock. */
+/* Whether a queue waits for bytes, and can have some after this hold of the lock. */
 static bool bytes_are_awaited(struct wq_user *user)
 {
 	lockdep_assert_held(&wq_users_lock);
 	/* The lock orders the look, see the head of this file. */
-	return waitqueue_active(&user->lacking);
+	return waitqueue_active(&user->lacking) &&
+	       fits(user->bytes, WQ_SHARE, READ_ONCE(user_bytes));
 }
 
 /* Wake the queues that lack bytes now, each of them once. */
@@ -346,8 +346,8 @@ static void wake_lacking(struct wq_user *user)
 	n = user->refs;
 	raw_spin_unlock_irqrestore(&wq_users_lock, flags);
 	/* A queue that is missed here entered after the bytes were uncharged, and finds them. */
-	for (i = 0; i < n && waitqueue_active(&user->lacking); i += WQ_USER_WAKES)
-		__wake_up(&user->lacking, TASK_NORMAL, WQ_USER_WAKES, NULL);
+	for (i = 0; i < n && waitqueue_active(&user->lacking); i++)
+		__wake_up(&user->lacking, TASK_NORMAL, 1, NULL);
 }
 
 /* Returns whether other queues wait for the bytes. */

@@ -183,7 +183,6 @@ void wq_file_forward_pollers(struct file *file, struct wq *q)
 	wake_up_all(&f->pollers);
 }
 
-
 /* A new file has no entries in the wait queues of a queue. */
 void wq_file_init_pollers(struct wq_file *f)
 {

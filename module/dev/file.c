@@ -72,7 +72,9 @@ static __poll_t wq_poll(struct file *file, poll_table *wait)
 		wq_file_forward_pollers(file, c->q);
 	}
 	q = c->q;
-	mask = wq_poll_mask(q, c);
+	mask = file->f_mode & FMODE_WRITE &&
+	       poll_requested_events(wait) & (EPOLLOUT | EPOLLWRNORM) ?
+		wq_poll_room(q, c) : wq_poll_mask(q, c);
 	if (!(mask & EPOLLIN))
 		wq_bufs_idle(&f->bufs);
 	if (!(file->f_mode & FMODE_READ))

@@ -172,12 +172,17 @@ static struct wq *queues_turn_of(const struct wq_user *user, unsigned long *left
 static void reclaim_user(const struct wq_user *user)
 {
 	unsigned long left = ULONG_MAX;
+	unsigned int i;
 	struct wq *q;
 
 	while (left) {
 		q = queues_turn_of(user, &left);
-		while (q && wq_try_evict_idle(q, WQ_BATCH))
+		/* The last call trims.  Other CPUs may add idle entries meanwhile. */
+		for (i = 0; q && i <= WQ_MAX_IDLE / WQ_BATCH + 1; i++) {
+			if (!wq_try_evict_idle(q, WQ_BATCH))
+				break;
 			cond_resched();
+		}
 		if (q)
 			wq_unpin(q);
 		cond_resched();

@@ -445,6 +445,12 @@ static bool source_unmark(struct wq_source *s, u32 seq, bool added)
 	return done;
 }
 
+/* The next attempt begins after @wait jiffies at the earliest, see until_turn(). */
+static void set_turn(struct wq_source *s, unsigned long wait)
+{
+	WRITE_ONCE(s->turn, jiffies + wait);
+}
+
 /* Add the mark, of a source that has been entered. */
 static void source_try(struct wq_source *s)
 {
@@ -460,25 +466,29 @@ static void source_try(struct wq_source *s)
 	if (!len)
 		return;
 
+	/* A wake-up during this attempt must not begin the next one at once. */
+	if (s->waiting)
+		set_turn(s, WQ_SOURCE_MIN_WAIT);
 	/*
 	 * Watch before the second attempt: room that arises after the first one either lets the
 	 * second one succeed, or wakes.
 	 */
 	ret = wq_add(s->q, key, len);
 	if (ret < 0 && ret != -ESHUTDOWN) {
+		set_turn(s, WQ_SOURCE_MIN_WAIT);
 		watch_room(s);
 		ret = wq_add(s->q, key, len);
 	}
 	if (ret < 0 && ret != -ESHUTDOWN) {
-		WRITE_ONCE(s->turn, jiffies + WQ_SOURCE_MIN_WAIT);
 		queue_delayed_work(wq_sources_wq, &s->work, s->wait);
 		s->wait = min(2 * s->wait, WQ_SOURCE_MAX_WAIT);
 		return;
 	}
 	unwatch_room(s);
+	set_turn(s, 0);
 	s->wait = WQ_SOURCE_MIN_WAIT;
 	if (!source_unmark(s, seq, ret >= 0))
-		queue_delayed_work(wq_sources_wq, &s->work, 0);
+		mod_delayed_work(wq_sources_wq, &s->work, 0);
 }
 
 static void source_work(struct work_struct *work)

@@ -105,7 +105,7 @@ static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
 	wake_up(&q->getters);
 	wake_up_poll(&q->rd_wait, EPOLLIN | EPOLLRDNORM);
 	/* A run can end by a lease that expired, and no other process may look at the queue. */
-	wake_up_poll(&q->overdue, EPOLLIN | EPOLLRDNORM);
+	wq_wake_waiters(&q->overdue, poll_to_key(EPOLLIN | EPOLLRDNORM));
 	return HRTIMER_NORESTART;
 }
 

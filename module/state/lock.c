@@ -38,7 +38,8 @@
  *
  * An exclusive waiter that was woken and takes no key passes the wake-up on.  A getter does so if
  * keys are available after its last look, see wq_get_slow().  A poller may never look again, as its
- * process ends: then the end of its file does it, see wq_consumer_end().
+ * process ends: then the end of its file does it, see wq_consumer_end().  If another process shares
+ * the file, that is later.
  *
  * The key of a file's last read: the next read of the file ends the run of that key first.  Only
  * that can make a key available which is dirty or blocked, so poll of that file reports EPOLLIN.
@@ -166,6 +167,41 @@ int wq_wake_lacking(struct wait_queue_entry *entry, unsigned int mode, int flags
 	return 1;
 }
 
+/* See wq_has_bytes(). */
+noinline bool wq_grow_share(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (wq_share_grow(q->user, &q->share, false))
+		return true;
+	/* Writers are woken when this queue or another one of the user uses less. */
+	q->watched |= WQ_WATCH_ROOM;
+	wq_user_await_bytes(q->user, &q->lacks_bytes);
+	/* The other one may have used less before. */
+	if (!wq_share_grow(q->user, &q->share, false))
+		return false;
+	wq_user_leave_bytes(q->user, &q->lacks_bytes);
+	return true;
+}
+
+/*
+ * Whether there is room for a key, for which writers wait.  A queue that waits for bytes of its user
+ * is woken when these come, so it does not ask for them here.
+ */
+static bool has_room_for_writers(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->ended || q->no_adds || wq_nr_keys(q) >= q->max_keys)
+		return false;
+	if (wq_has_room(q))
+		return true;
+	/* If it is being removed at this moment, the writers are woken. */
+	return list_empty_careful(&q->lacks_bytes.entry) && wq_grow_share(cs);
+}
+
 /* Wake waiters for what has changed in a critical section, after it. */
 void wq_wake(const struct wq_cs *cs)
 {
@@ -247,7 +283,7 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 		if (q->drain && wq_is_drained(q))
 			wq_end_drain(cs, WQ_END_DONE);
 	} else {
-		if (q->watched & WQ_WATCH_ROOM && wq_has_room(q)) {
+		if (q->watched & WQ_WATCH_ROOM && has_room_for_writers(cs)) {
 			q->watched &= ~WQ_WATCH_ROOM;
 			cs->wakes.others |= WQ_WAKE_WRITERS;
 		}

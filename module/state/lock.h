@@ -57,6 +57,7 @@ void wq_start_timer(struct wq *q, s64 when);
 void wq_rearm(struct wq *q);
 void wq_wake(const struct wq_cs *cs);
 int wq_wake_lacking(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key);
+bool wq_grow_share(struct wq_cs *cs);
 void wq_free_entries(const struct wq_cs *cs);
 void wq_end_drain(struct wq_cs *cs, int result);
 void wq_unlock_special(struct wq_cs *cs)
@@ -95,6 +96,15 @@ static inline void __wq_lock(struct wq_cs *cs, struct wq *q)
 static inline bool wq_gets_paused(const struct wq *q)
 {
 	return READ_ONCE(q->paused) & WQ_PAUSE_GETS;
+}
+
+/* Whether the queue's user may have the bytes of one more key. */
+static __always_inline bool wq_has_bytes(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	return likely(q->mem.bytes + WQ_MAX_ADD_BYTES <= q->share.most) || wq_grow_share(cs);
 }
 
 /* Ready entries that a get can have now. */

@@ -164,7 +164,6 @@ noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
 static void wq_kick_given_up(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
-	trace_wq_kick(cs->q, e);
 	cs->q->kicked++;
 	if (cs->q->prioritized)
 		wq_priority_raise(e, wq_rank_of(e)->held);
@@ -184,6 +183,7 @@ bool wq_park_after_run(struct wq_cs *cs, struct wq_entry *e, u32 error, struct w
 		wq_park(cs, e, error, reason);
 		return true;
 	}
+	trace_wq_kick(q, e);
 	wq_entry_set_state(e, e->state & ~ENTRY_PARKED);
 	e->given_back = 0;
 	wq_forget_key(cs, e, wq_key_data(e), e->len);
@@ -197,6 +197,7 @@ bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (!(e->state & ENTRY_PARKED))
 		return false;
+	trace_wq_kick(cs->q, e);
 	wq_unpark(cs, e);
 	wq_kick_given_up(cs, e);
 	return true;
@@ -258,7 +259,8 @@ static int kick_batch(struct wq *q, bool first, u32 *most)
 	wq_lock(&cs, q);
 	if (q->shut)
 		ret = -ESHUTDOWN;
-	if (first && *most > wq_nr_parked(q))
+	/* Also later: another caller may have kicked some of them. */
+	if (*most > wq_nr_parked(q))
 		q->kick_run = q->runs.last;
 	if (first || !wq_nr_parked(q))
 		*most = min(*most, wq_nr_parked(q));
@@ -269,17 +271,17 @@ static int kick_batch(struct wq *q, bool first, u32 *most)
 }
 
 /**
- * wq_kick_many() - make parked keys ready, the one that is parked longest first, and then parked
- *	embedded entries in the same order
+ * wq_kick_many() - make parked keys ready, the one that is parked longest first
  * @q: the queue
  * @n: how many, at most; above WQ_MAX_KICKS counts as WQ_MAX_KICKS, which bounds the time of a call
  *
- * Each key is made ready by the rules of wq_kick().  Keys that are parked during the call are not.
+ * Each key is made ready by the rules of wq_kick(), and after all keys the parked embedded entries
+ * are, in the same order.  Keys that are parked during the call are not.
  *
  * If fewer than @n keys are parked, the call also applies to the keys and embedded entries that are
- * being processed: one that its run gives up is ready again instead of parked.  So what a caller
- * has changed before the call is seen by a run of each key that was given up before it, or is after
- * it.  To kick all, repeat the call until it returns less than WQ_MAX_KICKS.
+ * being processed: one that its run gives up is ready again instead of parked.  So each key that was
+ * given up before the call, or by a run that was in progress at the call, has a run that sees what
+ * the caller changed before.  To kick all, repeat the call until it returns less than WQ_MAX_KICKS.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.

@@ -74,24 +74,6 @@ struct wq_entry *wq_any(struct wq_cs *cs)
 	return wq_table_any(&cs->q->table);
 }
 
-/* See wq_has_bytes(). */
-noinline bool wq_grow_share(struct wq_cs *cs)
-{
-	struct wq *q = cs->q;
-
-	wq_assert_locked(cs);
-	if (wq_share_grow(q->user, &q->share, false))
-		return true;
-	/* Writers are woken when this queue or another one of the user uses less. */
-	q->watched |= WQ_WATCH_ROOM;
-	wq_user_await_bytes(q->user, &q->lacks_bytes);
-	/* The other one may have used less before. */
-	if (!wq_share_grow(q->user, &q->share, false))
-		return false;
-	wq_user_leave_bytes(q->user, &q->lacks_bytes);
-	return true;
-}
-
 /* The queue has given bytes back, for which other queues wait. */
 static void wq_wake_user(struct wq_cs *cs)
 {

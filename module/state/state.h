@@ -110,15 +110,19 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 					struct wq_entry, link);
 }
 
-bool wq_grow_share(struct wq_cs *cs);
 void wq_shrink_share(struct wq_cs *cs);
 void wq_trim_share(struct wq_cs *cs);
 
 /* Whether an add of a new key fails because the bytes of the queue's user are used up. */
+static inline bool wq_needs_bytes(const struct wq *q)
+{
+	return q->mem.bytes + WQ_MAX_ADD_BYTES > q->share.most;
+}
+
 static inline bool wq_lacks_bytes(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
-	return q->mem.bytes + WQ_MAX_ADD_BYTES > q->share.most;
+	return wq_needs_bytes(q);
 }
 
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */
@@ -129,15 +133,6 @@ static inline void wq_cover_bytes(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	if (unlikely(q->mem.bytes > q->share.most))
 		wq_share_cover(q->user, &q->share, q->mem.bytes);
-}
-
-/* Whether the queue's user may have the bytes of one more key. */
-static __always_inline bool wq_has_bytes(struct wq_cs *cs)
-{
-	struct wq *q = cs->q;
-
-	wq_assert_locked(cs);
-	return likely(q->mem.bytes + WQ_MAX_ADD_BYTES <= q->share.most) || wq_grow_share(cs);
 }
 
 /* Make a dirty entry ready. */

@@ -89,6 +89,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool st
 	struct wq_batch b __uninitialized;
 	unsigned int i;
 
+	b.reclaimed = false;
 	if (n > 1)
 		wq_prefetch_keys(q, ops, n);
 	for (i = 0; i < n; i++) {

@@ -71,13 +71,12 @@ void wq_consumer_end(struct wq_consumer *c)
 		if (give_back_some(&cs, c)) {
 			q->nr_consumers--;
 			/*
-			 * Its process may have been woken for a key or for times that have come,
-			 * and died before it looked.
+			 * Its threads may have been woken for keys or for times that have come,
+			 * and died before they looked.
 			 */
 			if (c->polled) {
 				wq_catch_up(&cs);
-				if (wq_nr_available(q))
-					cs.wakes.ready++;
+				cs.wakes.ready += wq_nr_available(q);
 			}
 			wq_unlock(&cs);
 			break;

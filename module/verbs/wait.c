@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sleep of all waits, waits of gets, and poll.  What a wait for a run sleeps for ends in
- * base/fence.c.  The head of state/lock.c argues why no wake-up is lost.
+ * The sleep of all waits, waits of gets, and poll.  base/fence.c ends waits for runs.  The head of
+ * state/lock.c argues why no wake-up is lost.
  */
 #include <linux/hrtimer.h>
 #include <linux/sched.h>
@@ -263,3 +263,27 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 	return mask;
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_poll_mask);
+
+/*
+ * wq_poll_mask() for a poller that waits for room.  If the bytes of the queue's user are used up,
+ * the first such poll takes back what the user's queues can do without, as an add does.  May sleep.
+ */
+__poll_t wq_poll_room(struct wq *q, struct wq_consumer *c)
+{
+	/* An old value leads to one attempt more, or leaves it to the wake-up. */
+	bool awaited = !list_empty_careful(&q->lacks_bytes.entry);
+	__poll_t mask = wq_poll_mask(q, c);
+	const struct wq_user *user = NULL;
+	struct wq_cs cs;
+
+	if (mask & EPOLLOUT || awaited)
+		return mask;
+	wq_lock(&cs, q);
+	if (!q->no_adds && wq_nr_keys(q) < q->max_keys && wq_needs_bytes(q))
+		user = q->user;
+	wq_unlock(&cs);
+	if (!user)
+		return mask;
+	wq_user_reclaim(user);
+	return wq_poll_mask(q, c);
+}

@@ -37,6 +37,7 @@ bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_tab
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*take)(struct wq_cs *cs, void *arg), void *arg);
 __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c);
+__poll_t wq_poll_room(struct wq *q, struct wq_consumer *c);
 
 /* The deadline of a wait of @timeout ns from now on, 0: do not wait, below 0: for ever. */
 static inline s64 wq_deadline(s64 timeout)

@@ -7,8 +7,8 @@
  * them.  The rules are those of embedded entries, see api/embedded.c:
  *
  *  - A pending delay is no add before it is due, so a flush does not wait for it.
- *  - A run that is given back has not ended: the key is handed out again.  The second time in a row
- *    it has, as the key has failed.
+ *  - A run that is given back once has not ended: the key is handed out again.  If it is given back
+ *    a second time in a row, it has ended, and the key has failed.
  *  - If the pending run is dropped during a run, the wait ends with that run.
  *
  * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but

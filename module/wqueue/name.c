@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A queue with a name, but for its file: checks, charges, a directory in debugfs.
+ * The parts of a named queue other than its file: checks, charges, a directory in debugfs.
  *
  * wqueue/mount.c has its file.
  *

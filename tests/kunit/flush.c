@@ -224,16 +224,16 @@ static void wake_up_calls_32_waiters_in_a_hold(struct kunit *test)
 
 	init_waitqueue_head(&head);
 	w = waiters_add(test, &head, WAITERS, &all);
-	KUNIT_ASSERT_TRUE(test, wq_wake_some(&head, &list, true));
+	KUNIT_ASSERT_TRUE(test, wq_wake_some(&head, &list, true, NULL));
 	KUNIT_ASSERT_EQ(test, all, 32U);
 	/* One leaves that is yet to be woken, and one comes. */
 	for (i = 0; w[i].woken; i++)
 		;
 	remove_wait_queue(&head, &w[i].entry);
 	waiters_add(test, &head, 1, &all);
-	KUNIT_EXPECT_TRUE(test, wq_wake_some(&head, &list, false));
+	KUNIT_EXPECT_TRUE(test, wq_wake_some(&head, &list, false, NULL));
 	KUNIT_EXPECT_EQ(test, all, 64U);
-	KUNIT_EXPECT_FALSE(test, wq_wake_some(&head, &list, false));
+	KUNIT_EXPECT_FALSE(test, wq_wake_some(&head, &list, false, NULL));
 	KUNIT_EXPECT_EQ(test, all, WAITERS - 1U);
 	KUNIT_EXPECT_EQ(test, w[i].woken, 0U);
 }

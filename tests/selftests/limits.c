@@ -777,6 +777,42 @@ TEST_F(limits, bytes_that_come_from_another_queue_wake_pollers_for_room)
 	free(keys.recs);
 }
 
+/* An add to another queue has taken back the bytes that the full queue did not use. */
+TEST_F(limits, room_of_a_full_queue_wakes_pollers_also_if_its_user_lacks_bytes)
+{
+	struct array keys = array_new(WQ_MAX_OUT);
+	char other[WQ_NAME_MAX], key[8];
+	int q, full;
+	pid_t pid;
+
+	snprintf(other, sizeof(other), "%.40s-other", self->name);
+	ASSERT_EQ(0, write_file(USER_BYTES, "1048576"));
+	pid = user(CAROL, GROUP, 0);
+	if (!pid) {
+		umask(0);
+		_exit(open_status(q_open(self->name, O_RDWR, EXCL, 0666, 100)));
+	}
+	ASSERT_EQ(0, reap(pid));
+	q = q_attach(self->name, O_RDWR);
+	for (int i = 0; i < 100; i++) {
+		snprintf(key, sizeof(key), "%d", i);
+		ASSERT_EQ(1, q_add(q, key));
+	}
+	pid = waits_for_room(self->name, 0, -1);
+	ASSERT_TRUE(asleep(pid));
+	full = without_bytes(CAROL, other, 0);
+	ASSERT_LE(0, full);
+	while (!q_get_array(q, &keys, 0, 0))
+		ASSERT_EQ(0, q_done_array(q, &keys));
+	while (!q_get_array(full, &keys, 0, 0))
+		ASSERT_EQ(0, q_done_array(full, &keys));
+	EXPECT_EQ(EPOLLOUT, reap(pid));
+	q_unlink(other);
+	close(full);
+	close(q);
+	free(keys.recs);
+}
+
 /* More than one hold of the lock of their list wakes. */
 TEST_F(limits, bytes_that_come_back_wake_pollers_of_all_queues_of_the_user)
 {

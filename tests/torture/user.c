@@ -599,14 +599,16 @@ static unsigned int add_some(int q)
 
 static unsigned int get_all(int q)
 {
+	/* no delay is longer than the time that a get waits, also if signals come */
+	int64_t until = wq_until(100 * MS);
 	struct wq_item it;
 	unsigned int n = 0;
 
-	/* no delay is longer than the time that this get waits */
 	for (;;) {
-		if (!wq_get(q, &it, 100 * MS)) {
+		if (!wq_get(q, &it, until)) {
 			n += it.len > 1 && it.key[1] != '/';
 			may("done", wq_done(q, &it));
+			until = wq_until(100 * MS);
 		} else if (errno != EINTR && errno != ENOMEM) {
 			return n;
 		}

@@ -350,8 +350,9 @@ int wq_kick(int q, const void *key, size_t len);
 
 /**
  * wq_kick_many() - make parked keys ready, the ones that are parked longest
- * @n: how many, at most; UINT32_MAX: all that are parked at the time of the call.  Then a key that
- *	is being processed, and that its run gives up, is ready again instead of parked
+ * @n: how many, at most; UINT32_MAX: all that are parked at the time of the call.  If fewer are
+ *	parked, a key that is being processed, and that its run gives up, is ready again instead of
+ *	parked
  *
  * Return: how many were made ready.  If a signal came, these can be fewer than are parked.
  */

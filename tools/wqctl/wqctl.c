@@ -501,7 +501,7 @@ static const struct command commands[] = {
 		.name = "kick", .args = "QUEUE KEY...\nQUEUE --all|--count N\n--fd N KEY...",
 		.doc = "Make parked keys ready, with their failures reset."
 			"\vA key that failed too often is parked: no consumer gets it. wqctl ls --parked shows the parked keys and the reasons. An add of a parked key makes it ready as well, and wqctl cancel drops it. At most a quarter of max_keys is parked; then the key that is parked longest is dropped.\n\n"
-			"--all and --count print how many keys were made ready. With --all, a key that is being processed, and that its run gives up, is ready again instead of parked.\n\n"
+			"--all and --count print how many keys were made ready. With --all, or if N is above the number of parked keys, a key that is being processed, and that its run gives up, is ready again instead of parked.\n\n"
 			"0 ready, 1 failed, 3 a key is not parked, or none is, 4 the queue is shut down.",
 		.options = (const struct argp_option[]){
 			{ "all", OPT_ALL, NULL, 0, "all parked keys", 0 },

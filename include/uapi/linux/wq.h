@@ -114,10 +114,9 @@
  *    last read returned counts as ready if it was added during its run.  Not while gets are paused.
  *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.  It is not
  *    set if the queue is shut down or full, or if adds are paused.
- *  - EPOLLERR: the queue is shut down, so no room comes any more, and the caller waits for room
- *    alone: for EPOLLOUT of a file that is open for writing, and not for EPOLLIN.  If the file is
- *    not open for reading, EPOLLIN does not count.  A caller that waits for keys, too, does not see
- *    it: keys can be left.
+ *  - EPOLLERR: the queue is shut down, the file is open for writing, and the caller polls for
+ *    EPOLLOUT but not for keys (EPOLLIN of a file that is open for reading).  No room comes any more.
+ *    A caller that polls for keys, too, does not see EPOLLERR, as keys can be left.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue drains, a
  *    file that holds no key reports it when the drain is complete.
  *  - EPOLLPRI: a get that may wait would fail with EIDRM.
@@ -819,9 +818,10 @@ struct wq_key_info {
  *  WQ_DO_FORGET   needs read or write access.  It does not replace done, or unpark a key
  *  WQ_DO_KICK     needs write access.  A key that is parked after its run has another run
  *                 instead.  A kick works while adds are paused.  The keys are handled 32 at a time.
- *                 After a signal the call returns 0 with the keys that it made ready.  With @key_len
- *                 0 and @count above the number of parked keys, it also applies to the keys that
- *                 are being processed: one that its run gives up is ready again instead of parked
+ *                 After a signal the call returns 0 with the keys that it made ready.  With
+ *                 @key_len 0 and @count above the number of parked keys, it also applies to the
+ *                 keys that are being processed: one that its run gives up is ready again instead
+ *                 of parked
  *  WQ_DO_DISABLE  is for the queue's owner, and for CAP_FOWNER.  The key's pending run, its delay
  *                 and its failures are dropped, as by CANCEL.  Adds fail with EBUSY until the key
  *                 is enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If
@@ -997,11 +997,11 @@ struct wq_hist {
  *	waiting for a consumer.  A key that was given back counts only if it is the next of these
  *	keys, although others can be older.  -1 if no key is ready, in a queue without a name, and
  *	if the ordering policy of a kernel module does not report it
- * @parked: number of parked keys.  A key that is parked after its run counts from then on
+ * @parked: number of parked keys.  A key that is parked after its run counts from then on.  In the
+ *	queue of a kernel module, also embedded entries, to which @max_parked does not apply
  * @max_parked: the limit of @parked: a quarter of @max_keys, 1 at least
  * @parked_total: how often a key was parked
- * @park_dropped: parked keys that were dropped because @parked was at its limit.  In a kernel
- *	module's queue, @parked also counts embedded entries, which have no limit
+ * @park_dropped: parked keys that were dropped because @parked was at its limit
  * @kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
  * @disabled: number of disabled keys
  * @flushes: number of waits for keys and embedded entries, see WQ_IOC_WAIT

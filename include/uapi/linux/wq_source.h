@@ -25,8 +25,8 @@
  * rescan key that stands for both.  So one mark for each source is enough.  The mark is added as
  * soon as the queue accepts it, without a further event:
  *
- *  - If the queue is full (max_keys) or adds are paused, the mark is added within 10 ms after that
- *    ends.
+ *  - If the queue is full (max_keys) or adds are paused, the source tries again at most about 10 ms
+ *    after that ends.
  *  - If there is no memory, or the queue's user has reached user_bytes, or the mark itself is
  *    disabled, the source tries again, after 10 ms at first and after 1 s at most.
  *  - If the key would be longer than WQ_MAX_KEY, the mark is the nearest directory above that fits.
@@ -217,8 +217,8 @@ struct wq_source_op {
  *
  * Rights: CAP_SYS_ADMIN in the user namespace that owns the file system, as for fanotify's mark of
  * a file system.  With WQ_FS_CHILDREN: @fd is open for reading, as for inotify.  Security modules
- * decide about the capability and the open, but not about the watch: the kernel does not export the
- * hook that inotify and fanotify ask.
+ * decide about the capability, and with WQ_FS_CHILDREN about the open for reading.  They do not
+ * decide about the watch: the kernel does not export the hook that inotify and fanotify ask.
  *
  * Errors, beside those of WQ_IOC_SOURCE:
  *  EBADF      @fd is not an open file; or WQ_FS_CHILDREN is set, and @fd is not open for reading
@@ -304,9 +304,10 @@ struct wq_net_args {
  * of all ("/").  A key that is longer than WQ_BPF_MAX_KEY leaves it, too.  They return -ENOENT if no
  * source has the channel, and -EINVAL for an empty key.
  *
- * A program that traces what an add does, as a tracepoint of wq or an allocation of memory, can run
- * because its own key is added from the ring.  The functions return -EDEADLK then and add no key,
- * because the program would run for ever.
+ * A program can run because a key of a BPF program, its own or another one's, is added from the
+ * ring: it traces a tracepoint of wq, a wake-up or an allocation of memory.  Then the functions
+ * return -EDEADLK, and the event has neither key nor mark.  Otherwise the program could run for
+ * ever.
  *
  * The module must have been loaded when a program is loaded, and stays as long as the program.
  *

@@ -374,9 +374,9 @@ static int wq_done_op(struct wq *q, const struct wq_item *item, struct wq_op *op
  * sleeps.  On PREEMPT_RT, where the queue's lock sleeps, neither from hard interrupt nor with
  * preemption or interrupts off.
  *
- * Return: 0; WQ_RESULT_READY: the key is ready again, as it was added during the run, or given up in
- * it while all parked keys were kicked, see wq_kick_many(); -ESTALE: the caller no longer holds the
- * key, or never held it, and nothing has changed.
+ * Return: 0; WQ_RESULT_READY: the key is ready again, as it was added during the run, or given up
+ * in it while all parked keys were kicked, see wq_kick_many(); -ESTALE: the caller no longer holds
+ * the key, or never held it, and nothing has changed.
  */
 int wq_done(struct wq *q, const struct wq_item *item)
 {
@@ -415,12 +415,11 @@ EXPORT_SYMBOL_GPL(wq_done);
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 0 or WQ_RESULT_* bits.  WQ_RESULT_READY: the key is ready again, because it was added
- * during the run, the outcome adds it without a delay, or the outcome gives it up and all parked keys
- * were kicked during the run, see wq_kick_many().
- * WQ_RESULT_DELAYED: the key is delayed.  WQ_RESULT_PARKED: the key is parked.  -ESTALE: the
- * caller no longer holds the key, or never held it; -EINVAL: no such outcome, or a delay
- * without AFTER; -ENOMEM: no memory for the delay, and the caller still holds the key.  On
- * error nothing has changed.
+ * during the run, the outcome adds it without a delay, or the outcome gives it up and all parked
+ * keys were kicked during the run, see wq_kick_many().  WQ_RESULT_DELAYED: the key is delayed.
+ * WQ_RESULT_PARKED: the key is parked.  -ESTALE: the caller no longer holds the key, or never held
+ * it; -EINVAL: no such outcome, or a delay without AFTER; -ENOMEM: no memory for the delay, and the
+ * caller still holds the key.  On error nothing has changed.
  */
 int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)
 {

@@ -29,15 +29,15 @@
  *    means that the key is idle, or that the queue does not know it.
  *  - A wait for a run returns how the run ended, WQ_END_*.  WQ_END_DONE is 0.
  *  - An enable returns 1 if adds were refused and are accepted again, else 0.
- *  - -ERESTARTSYS: a signal ended a wait.  Only a fatal signal ends a wait for a run or for a drain,
- *    and none ends those of wq_embedded_cancel_sync(), wq_embedded_disable_sync() and
+ *  - -ERESTARTSYS: a signal ended a wait.  Only a fatal signal ends a wait for a run or for a
+ *    drain, and none ends those of wq_embedded_cancel_sync(), wq_embedded_disable_sync() and
  *    wq_embedded_exit().
  *  - -EDEADLK: the wait would wait for its caller.
  *
  * Differences that stay: keys have a length, which can be bad.  The queue forgets a key that is
- * idle, and an object keeps its entry.  Disables of an entry nest, as those of a work_struct do: each
- * caller undoes its own.  Disables of a key do not nest, because processes disable keys as well, and
- * may end.
+ * idle, and an object keeps its entry.  Disables of an entry nest, as those of a work_struct do:
+ * each caller undoes its own.  Disables of a key do not nest, because processes disable keys as
+ * well, and may end.
  */
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H

@@ -480,15 +480,16 @@ EXPORT_SYMBOL_GPL(wq_num_ready);
  * wq_stat.park_dropped counts it.  The text needs memory, which is allocated with GFP_ATOMIC.
  * Without memory the key is parked without the text.
  *
- * If the key was added during the run, or all parked keys were kicked, see wq_kick_many(), it is not
- * parked but has its next run, and its failures are reset.  An embedded entry that is disabled is not parked.
+ * If the key was added during the run, or all parked keys were kicked, see wq_kick_many(), it is
+ * not parked but has its next run, and its failures are reset.  An embedded entry that is disabled
+ * is not parked.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: WQ_RESULT_PARKED; WQ_RESULT_READY: the key was added or kicked during the run and is
- * ready; 0: it is not parked for another reason; -ESTALE: the caller no longer holds the key, or never held
- * it, and nothing has changed.
+ * ready; 0: it is not parked for another reason; -ESTALE: the caller no longer holds the key, or
+ * never held it, and nothing has changed.
  */
 int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const char *reason)
 {

@@ -254,7 +254,7 @@ bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool 
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_wake_some);
 
-/* Wake all waiters, WQ_WAKE_MAX in a hold of the lock of their wait queue.  @key: as of a wake-up */
+/* Wake all waiters, WQ_WAKE_MAX in a hold of the lock of their wait queue, with this key. */
 void wq_wake_waiters(struct wait_queue_head *head, void *key)
 {
 	LIST_HEAD(waiters);

@@ -186,8 +186,8 @@ noinline bool wq_grow_share(struct wq_cs *cs)
 }
 
 /*
- * Whether there is room for a key, for which writers wait.  A queue that waits for bytes of its user
- * is woken when these come, so it does not ask for them here.
+ * Whether there is room for a key, for which writers wait.  A queue that waits for bytes of its
+ * user is woken when these come, so it does not ask for them here.
  */
 static bool has_room_for_writers(struct wq_cs *cs)
 {

@@ -115,8 +115,8 @@
  *  - EPOLLOUT: an add of a new key would be accepted, and the file is open for writing.  It is not
  *    set if the queue is shut down or full, or if adds are paused.
  *  - EPOLLERR: the queue is shut down, the file is open for writing, and the caller polls for
- *    EPOLLOUT but not for keys (EPOLLIN of a file that is open for reading).  No room comes any more.
- *    A caller that polls for keys, too, does not see EPOLLERR, as keys can be left.
+ *    EPOLLOUT but not for keys (EPOLLIN of a file that is open for reading).  No room comes any
+ *    more.  A caller that polls for keys, too, does not see EPOLLERR, as keys can be left.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue drains, a
  *    file that holds no key reports it when the drain is complete.
  *  - EPOLLPRI: a get that may wait would fail with EIDRM.

@@ -301,8 +301,8 @@ struct wq_net_args {
  * CPU until interrupts are enabled.
  *
  * The functions return 0 if the key was added, or if a mark stands for it.  The mark is always that
- * of all ("/").  A key that is longer than WQ_BPF_MAX_KEY leaves it, too.  They return -ENOENT if no
- * source has the channel, and -EINVAL for an empty key.
+ * of all ("/").  A key that is longer than WQ_BPF_MAX_KEY leaves it, too.  They return -ENOENT if
+ * no source has the channel, and -EINVAL for an empty key.
  *
  * A program can run because a key of a BPF program, its own or another one's, is added from the
  * ring: it traces a tracepoint of wq, a wake-up or an allocation of memory.  Then the functions

@@ -732,11 +732,12 @@ class Stat:
         waiting for a consumer. A key that was given back counts only if it is the next of these
         keys, although others can be older. -1 if no key is ready, in a queue without a name, and if
         the ordering policy of a kernel module does not report it
-    parked: number of parked keys. A key that is parked after its run counts from then on
+    parked: number of parked keys. A key that is parked after its run counts from then on. In the
+        queue of a kernel module, also embedded entries, to which max_parked does not apply
     max_parked: the limit of parked: a quarter of max_keys, 1 at least
     parked_total: how often a key was parked
     park_dropped: parked keys that were dropped because parked was at its limit
-    kicked: parked keys that WQ_DO_KICK made ready
+    kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
     disabled: number of disabled keys
     flushes: number of waits for keys and embedded entries, see WQ_IOC_WAIT
     blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
@@ -846,8 +847,7 @@ class Info:
     max_array: out, the kernel's WQ_MAX_ARRAY
     max_keys: out, the kernel's WQ_MAX_KEYS
     user_queues: out, how many queues a user may have
-    charged_queues: out, how many queues the user has, also private and unlinked ones that are open,
-        and those that have ended if the file of a wait for them is open
+    charged_queues: out, how many queues the user has, also private and unlinked ones that are open
     user_keys: out, the limit on the sum of max_keys of all queues of a user
     charged_keys: out, that sum, however many keys the queues hold
     user_waits: out, how many waits a user may have, see WQ_IOC_WAIT

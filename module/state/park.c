@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Parked keys: keys that were given up.  Also cancel, disable and enable of a key.
+ * Parked keys, which were given up; cancel, disable and enable of a key.
  *
  * A key is parked when it has failed more often in a row than its queue retries, or when the
  * consumer gives it up.  A parked key stays in the queue and is not handed out, until an add or

@@ -30,8 +30,12 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 	return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
 }
 
-/* Another attempt of an add that may sleep, see verbs/batch.c. */
-static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
+/*
+ * An add has failed with @ret.  If that is because of memory or bytes, and the caller may sleep, it
+ * is tried again, see verbs/batch.c.  The bytes may have changed since the hold of the lock: then
+ * the second attempt is without need, or is left out.
+ */
+static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t gfp)
 {
 	static const struct wq_batch_verb verb = { .run = wq_add_run, .inserts = true };
 	struct wq_batch b = {
@@ -42,6 +46,9 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
 		.peek = WQ_SEEN_NOTHING,
 	};
 
+	if (!gfpflags_allow_blocking(gfp) ||
+	    (ret != -ENOMEM && (ret != -ENOSPC || !data_race(wq_needs_bytes(q)))))
+		return ret;
 	wq_run_batch(&b, &verb);
 	return op->result;
 }
@@ -50,16 +57,6 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, gfp_t gfp)
 static noinline void wq_add_set_group(const struct wq *q, struct wq_op *op)
 {
 	wq_op_set_group(q, op);
-}
-
-/*
- * Whether an add has failed because of memory or bytes, and @gfp lets it sleep.  The bytes may have
- * changed since the hold of the lock: then the next attempt is without need, or is left out.
- */
-static __always_inline bool wq_add_may_help(const struct wq *q, int ret, gfp_t gfp)
-{
-	return gfpflags_allow_blocking(gfp) &&
-	       (ret == -ENOMEM || (ret == -ENOSPC && data_race(wq_needs_bytes(q))));
 }
 
 /* wq_add_op() with the lock taken.  Tries again if there is no memory and @gfp lets it sleep. */
@@ -74,9 +71,7 @@ static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
 	__wq_lock(&cs, q);
 	ret = __wq_add_op(&cs, op, peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	if (likely(ret >= 0) || !wq_add_may_help(q, ret, gfp))
-		return ret;
-	return wq_add_again(q, op, gfp);
+	return likely(ret >= 0) ? ret : wq_add_again(q, op, ret, gfp);
 }
 
 static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
@@ -108,9 +103,7 @@ int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp)
 	__wq_lock(&cs, q);
 	ret = wq_add_op(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	if (likely(ret >= 0) || !wq_add_may_help(q, ret, gfp))
-		return ret;
-	return wq_add_again(q, op, gfp);
+	return likely(ret >= 0) ? ret : wq_add_again(q, op, ret, gfp);
 }
 
 /* wq_add() for a process.  May sleep.  The caller has checked the length. */

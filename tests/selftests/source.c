@@ -925,13 +925,12 @@ static bool key_of_new(int q, int len, bool dir, const char *above, size_t expec
 	struct item item;
 	int ret;
 
-	memset(name, 'n', len);
+	memset(name, dir ? 'm' : 'n', len);
 	name[len] = 0;
 	snprintf(key, sizeof(key), "%s%s%s", above, name, dir ? "/" : "");
-	if (dir)
-		mkdir(name, 0755);
-	else
-		put(name);
+	/* one event, as a mark for a second one could come after the get */
+	if (dir ? mkdir(name, 0755) : mknod(name, S_IFREG | 0644, 0))
+		return false;
 	ret = q_get(q, &item, 5 * SEC);
 	q_done(q, &item);
 	return equal("get", 0, ret) && equal("length", expected, item.len) &&

@@ -1356,7 +1356,8 @@ static void random_steps_agree_with_the_model(struct kunit *test)
 	const struct wq_stat *sum = expect_agreement(test, random_config, false);
 
 	KUNIT_EXPECT_GT(test, sum->parked_total, RANDOM_STEPS / 400ULL);
-	KUNIT_EXPECT_GT(test, sum->park_dropped, RANDOM_STEPS / 10000ULL);
+	/* keys alone, as objects stay parked */
+	KUNIT_EXPECT_GT(test, sum->park_dropped, RANDOM_STEPS / 20000ULL);
 	KUNIT_EXPECT_GT(test, sum->kicked, RANDOM_STEPS / 2000ULL);
 }
 

@@ -32,8 +32,7 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 
 /*
  * An add has failed with @ret.  If that is because of memory or bytes, and the caller may sleep, it
- * is tried again, see verbs/batch.c.  The bytes may have changed since the hold of the lock: then
- * the second attempt is without need, or is left out.
+ * is tried again, see verbs/batch.c.
  */
 static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t gfp)
 {
@@ -46,8 +45,10 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t 
 		.peek = WQ_SEEN_NOTHING,
 	};
 
-	if (!gfpflags_allow_blocking(gfp) ||
-	    (ret != -ENOMEM && (ret != -ENOSPC || !data_race(wq_needs_bytes(q)))))
+	if (!gfpflags_allow_blocking(gfp) || (ret != -ENOMEM && ret != -ENOSPC))
+		return ret;
+	/* If they have changed meanwhile, the attempt is without need, or is left out. */
+	if (ret == -ENOSPC && !data_race(wq_needs_bytes(q)))
 		return ret;
 	wq_run_batch(&b, &verb);
 	return op->result;

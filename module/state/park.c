@@ -281,8 +281,8 @@ static int kick_batch(struct wq *q, bool first, u32 *most)
  * If fewer than @n keys are parked, the call also applies to the keys and embedded entries that are
  * being processed: one that its run gives up is ready again instead of parked.  So each key that
  * was given up before the call, or by a run that was in progress at the call, has a run that sees
- * what the caller changed before.  To kick all, repeat the call until it returns less than
- * WQ_MAX_KICKS.
+ * what the caller changed before.  A cancel during such a run does not undo that, a disable does.
+ * To kick all, repeat the call until it returns less than WQ_MAX_KICKS.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.

@@ -588,6 +588,9 @@ static VOID_STEP(reason, expect_reason(test, s->key, s->arg, s->text))
 #define KICK_MANY(n)		STEP(kick_many, .arg = n)
 static VALUE_STEP(kick_many, wq_kick_many(queue(test), s->arg))
 
+#define DISABLE(k)		STEP(disable, .key = k)
+static VALUE_STEP(disable, wq_disable_key(queue(test), s->key, strlen(s->key), 0))
+
 #define RETRIES(n, lease)	STEP(retries, .arg = n, .time = lease)
 static VOID_STEP(retries, queue_that_retries(test, s->arg, s->time))
 
@@ -652,6 +655,10 @@ const struct row wq_park_rows[] = {
 	ROW(kick_of_all_adds_no_run_to_one_that_is_done,
 	    ADD("a"), GET("a"), KICK_MANY(WQ_MAX_KICKS), IS(0), DONE("a"), IS(0),
 	    STATE("a", 0), PARK("a"), STATE("a", PARKED | FAILED)),
+	ROW(kick_of_all_during_a_run_outlasts_a_cancel_but_no_disable,
+	    ADD("a"), GET("a"), KICK_MANY(WQ_MAX_KICKS), CANCEL("a"), DONE_WITH("a", 0, GIVE_UP),
+	    IS(WQ_RESULT_READY), GET("a"), KICK_MANY(WQ_MAX_KICKS), DISABLE("a"),
+	    DONE_WITH("a", 0, GIVE_UP), IS(0), NOTHING_READY, STAT(parked, 0)),
 	ROW(kick_of_all_during_a_run_parks_after_a_shutdown,
 	    ADD("a"), GET("a"), KICK_MANY(WQ_MAX_KICKS), SHUTDOWN, DONE_WITH("a", 0, GIVE_UP),
 	    IS(WQ_RESULT_PARKED)),

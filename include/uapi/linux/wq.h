@@ -821,7 +821,7 @@ struct wq_key_info {
  *                 After a signal the call returns 0 with the keys that it made ready.  With
  *                 @key_len 0 and @count above the number of parked keys, it also applies to the
  *                 keys that are being processed: one that its run gives up is ready again instead
- *                 of parked
+ *                 of parked, also if it was canceled meanwhile
  *  WQ_DO_DISABLE  is for the queue's owner, and for CAP_FOWNER.  The key's pending run, its delay
  *                 and its failures are dropped, as by CANCEL.  Adds fail with EBUSY until the key
  *                 is enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If

@@ -48,7 +48,7 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t 
 	if (!gfpflags_allow_blocking(gfp) || (ret != -ENOMEM && ret != -ENOSPC))
 		return ret;
 	/* If they have changed meanwhile, the attempt is without need, or is left out. */
-	if (ret == -ENOSPC && !data_race(wq_needs_bytes(q)))
+	if (ret == -ENOSPC && !data_race(wq_lacks_bytes(q)))
 		return ret;
 	wq_run_batch(&b, &verb);
 	return op->result;

@@ -257,6 +257,18 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
 	return w && w->token && w->item.entry == &x->entry ? &w->token : NULL;
 }
 
+/* Begin to wait for the functions of a queue's controllers.  Returns 0, or -EDEADLK. */
+static int wait_for_functions(struct wq *q)
+{
+	u64 token;
+
+	if (wq_controller_is_own(q, &token))
+		return -EDEADLK;
+	lock_map_acquire(&q->drain_map);
+	lock_map_release(&q->drain_map);
+	return 0;
+}
+
 #define WQ_DRAIN_LONG	(30LL * NSEC_PER_SEC)	/* after this time a drain logs what it waits for */
 
 /**
@@ -279,14 +291,11 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
  */
 int wq_drain(struct wq *q)
 {
+	int ret = wait_for_functions(q);
 	struct wq_fence *f;
-	u64 token;
-	int ret;
 
-	if (wq_controller_is_own(q, &token))
-		return -EDEADLK;
-	lock_map_acquire(&q->drain_map);
-	lock_map_release(&q->drain_map);
+	if (ret)
+		return ret;
 	wq_shut(q, true);
 	/* Few bytes: a module that ends could do nothing about a failure. */
 	f = wq_drain_join(q, wq_fence_new(GFP_KERNEL | __GFP_NOFAIL));
@@ -365,15 +374,13 @@ EXPORT_SYMBOL_GPL(wq_controller_start);
 int wq_controller_stop(struct wq_controller *c, bool drain)
 {
 	struct wq *q = c->params.q;
+	int ret = wait_for_functions(q);
 	unsigned int i;
-	u64 token;
-	int ret;
 
-	if (wq_controller_is_own(q, &token))
-		return -EDEADLK;
-	lock_map_acquire(&q->drain_map);
-	lock_map_release(&q->drain_map);
-	ret = drain ? wq_drain(q) : 0;
+	if (ret)
+		return ret;
+	if (drain)
+		ret = wq_drain(q);
 
 	/* Pairs with the READ_ONCE() in controller_take() and controller_thread(). */
 	WRITE_ONCE(c->stopping, true);

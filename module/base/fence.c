@@ -14,8 +14,8 @@
  * bit stays set until the end of the run.
  *
  * If a run is given back, it is no end: the key is handed out again.  The run that was lost and the
- * run to come become one, and that run ends the fences of both.  If it is given
- * back a second time in a row, it has ended, and the key has failed.
+ * run to come become one, and that run ends the fences of both.  If it is given back a second time
+ * in a row, it has ended, and the key has failed.
  *
  * An entry with fences is dirty or in processing, so it is not freed before its fences have ended.
  *

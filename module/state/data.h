@@ -271,11 +271,19 @@ static inline u32 wq_max_parked(const struct wq *q)
 	return max(q->max_keys / 4, 1U);
 }
 
+/*
+ * Whether a new key needs bytes of the user that are not charged yet.  Without the lock, the answer
+ * may be out of date.
+ */
+static inline bool wq_lacks_bytes(const struct wq *q)
+{
+	return q->mem.bytes + WQ_MAX_ADD_BYTES > q->share.most;
+}
+
 /* Whether an add of a new key would be accepted. */
 static inline bool wq_has_room(const struct wq *q)
 {
-	return !q->no_adds && wq_nr_keys(q) < q->max_keys &&
-	       q->mem.bytes + WQ_MAX_ADD_BYTES <= q->share.most;
+	return !q->no_adds && wq_nr_keys(q) < q->max_keys && !wq_lacks_bytes(q);
 }
 
 #endif /* _WQ_DATA_H */

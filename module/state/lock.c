@@ -199,7 +199,7 @@ static bool has_room_for_writers(struct wq_cs *cs)
 	if (wq_has_room(q))
 		return true;
 	/* If it is being removed at this moment, the writers are woken. */
-	return list_empty_careful(&q->lacks_bytes.entry) && wq_grow_share(cs);
+	return data_race(list_empty(&q->lacks_bytes.entry)) && wq_grow_share(cs);
 }
 
 /* Wake waiters for what has changed in a critical section, after it. */

@@ -104,7 +104,7 @@ static __always_inline bool wq_has_bytes(struct wq_cs *cs)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	return likely(q->mem.bytes + WQ_MAX_ADD_BYTES <= q->share.most) || wq_grow_share(cs);
+	return likely(!wq_lacks_bytes(q)) || wq_grow_share(cs);
 }
 
 /* Ready entries that a get can have now. */

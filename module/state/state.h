@@ -113,18 +113,6 @@ static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
 void wq_shrink_share(struct wq_cs *cs);
 void wq_trim_share(struct wq_cs *cs);
 
-/* Whether an add of a new key fails because the bytes of the queue's user are used up. */
-static inline bool wq_needs_bytes(const struct wq *q)
-{
-	return q->mem.bytes + WQ_MAX_ADD_BYTES > q->share.most;
-}
-
-static inline bool wq_lacks_bytes(const struct wq *q)
-{
-	lockdep_assert_held(&q->lock);
-	return wq_needs_bytes(q);
-}
-
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */
 static inline void wq_cover_bytes(struct wq_cs *cs)
 {

@@ -271,7 +271,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_poll_mask);
 __poll_t wq_poll_room(struct wq *q, struct wq_consumer *c)
 {
 	/* An old value leads to one attempt more, or leaves it to the wake-up. */
-	bool awaited = !list_empty_careful(&q->lacks_bytes.entry);
+	bool awaited = !data_race(list_empty(&q->lacks_bytes.entry));
 	__poll_t mask = wq_poll_mask(q, c);
 	const struct wq_user *user = NULL;
 	struct wq_cs cs;
@@ -279,7 +279,7 @@ __poll_t wq_poll_room(struct wq *q, struct wq_consumer *c)
 	if (mask & EPOLLOUT || awaited)
 		return mask;
 	wq_lock(&cs, q);
-	if (!q->no_adds && wq_nr_keys(q) < q->max_keys && wq_needs_bytes(q))
+	if (!q->no_adds && wq_nr_keys(q) < q->max_keys && wq_lacks_bytes(q))
 		user = q->user;
 	wq_unlock(&cs);
 	if (!user)

@@ -1002,7 +1002,7 @@ static long runs_of_items(void)
 	return n;
 }
 
-/* A worker of the kernel tries it, whose CPU time is not that of the user who makes the room. */
+/* A kernel worker makes the attempts, and the user who makes the room is not charged for them. */
 TEST_F(source, room_that_comes_often_lets_a_mark_that_failed_be_tried_seldom)
 {
 	int q = q_private(2), rounds = 100;

@@ -151,14 +151,14 @@ FIXTURE(due) {
 	char name[WQ_NAME_MAX];
 };
 
-enum who { GETTER, POLLER, POLLER_WITH_SHARED_FILE };
+enum waiter { GETTER, POLLER, POLLER_WITH_SHARED_FILE };
 
-FIXTURE_VARIANT(due) { enum who who; };
+FIXTURE_VARIANT(due) { enum waiter kind; };
 
-FIXTURE_VARIANT_ADD(due, getter) { .who = GETTER };
-FIXTURE_VARIANT_ADD(due, poller) { .who = POLLER };
+FIXTURE_VARIANT_ADD(due, getter) { .kind = GETTER };
+FIXTURE_VARIANT_ADD(due, poller) { .kind = POLLER };
 /* the file stays open, so only the timer can wake the next one */
-FIXTURE_VARIANT_ADD(due, poller_with_shared_file) { .who = POLLER_WITH_SHARED_FILE };
+FIXTURE_VARIANT_ADD(due, poller_with_shared_file) { .kind = POLLER_WITH_SHARED_FILE };
 
 FIXTURE_SETUP(due)
 {
@@ -198,10 +198,10 @@ TEST_F(due, waiter_that_the_timer_woke_and_that_is_killed_leaves_the_key_to_anot
 	/* there, the softirq of the timer is a thread that the parent keeps from running */
 	if (!access("/sys/kernel/realtime", F_OK))
 		SKIP(return, "a kernel with PREEMPT_RT");
-	if (variant->who == POLLER_WITH_SHARED_FILE)
+	if (variant->kind == POLLER_WITH_SHARED_FILE)
 		file = q_attach(self->name, O_RDWR);
 	for (int i = 0; i < 2; i++) {
-		pid[i] = variant->who == GETTER ? worker(self->name, BY_GET, &has[i]) :
+		pid[i] = variant->kind == GETTER ? worker(self->name, BY_GET, &has[i]) :
 						  exclusive(i ? -1 : file, self->name, &has[i]);
 		ASSERT_TRUE(asleep(pid[i]));
 	}

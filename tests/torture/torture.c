@@ -543,14 +543,16 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 		    st->canceled - st->merged;
 	u64 redo = depth - st->ready;
 	/* Embedded entries are no keys.  Each owner may have one of its own. */
-	u64 entries = (u64)st->keys + a->objects + OWNERS;
+	u64 objects = (u64)a->objects + OWNERS;
+	u64 entries = st->keys + objects;
 
 	if (st->depth == depth && redo <= st->processing &&
 	    st->gets == st->processing + st->dones + st->given_back &&
 	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
 	    st->blocked <= st->ready && st->ready_groups <= st->ready &&
-	    st->parked <= st->max_parked && st->park_dropped + st->parked <= st->parked_total &&
+	    st->parked <= st->max_parked + objects &&
+	    st->park_dropped + st->parked <= st->parked_total &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&
 	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&
 			      hist_total(&st->works) == st->dones)))

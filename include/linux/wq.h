@@ -616,6 +616,6 @@ struct wq_controller_params {
 };
 
 struct wq_controller *wq_controller_start(const struct wq_controller_params *params);
-int wq_controller_stop(struct wq_controller *c, bool drain);
+int wq_controller_stop(struct wq_controller *c);
 
 #endif /* _LINUX_WQ_H */

@@ -5,10 +5,11 @@
  * Each thread gets a key, calls the caller's function, and calls done with the outcome.  The get is
  * that of a consumer that holds no key.
  *
- * A stop shuts the queue down, which wakes the threads that wait for a key.  A thread
- * that processes a key ends after that key, and no thread takes a key after the shut down, when a
- * key that was added during its run becomes ready.  Threads end for no other reason: a key of a
- * queue that is shut down can become ready again, when another consumer gives it back.
+ * A stop leaves the queue and its keys to others.  A thread that processes a key ends after that
+ * key, and the stop wakes the threads that wait for one.  No thread takes a key after the begin of
+ * the stop, and a thread that was woken for a key wakes another getter instead.  Threads end for no
+ * other reason: a key of a queue that is shut down can become ready again, when another consumer
+ * gives it back.
  *
  * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait
  * for the key or embedded entry of the run would wait for the thread itself.  They fail with
@@ -47,7 +48,7 @@ struct controller_worker {
 
 struct wq_controller {
 	struct wq_controller_params params;
-	bool stopping;			/* set once, before the shut down */
+	bool stopping;			/* set once, with the queue's lock held */
 	struct completion ended;	/* completed by each thread */
 	unsigned int n;			/* threads */
 	struct controller_worker workers[];
@@ -159,14 +160,14 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 }
 
 /*
- * Take a key for a thread, @arg.  The lock orders the look at stopping after the shut down of a
- * stop, so a thread that wakes late, or ends its run then, takes nothing that became ready since.
+ * Take a key for a thread, @arg.  The lock orders the look at stopping after the begin of a stop,
+ * so a thread that wakes late, or ends its run then, takes nothing that became ready since.
  */
 static int controller_take(struct wq_cs *cs, void *arg)
 {
 	struct controller_worker *w = arg;
 
-	return READ_ONCE(w->c->stopping) ? -ESHUTDOWN : wq_take_item(cs, &w->item);
+	return READ_ONCE(w->c->stopping) ? -ECANCELED : wq_take_item(cs, &w->item);
 }
 
 /* End the run of a key and take the next key.  Returns the result of the get. */
@@ -184,24 +185,41 @@ static int controller_next(struct controller_worker *w, struct wq_cause *cause)
 	}
 }
 
+/* Process keys until a get fails, which waits for a key if the queue is not shut down. */
+static void controller_process(struct controller_worker *w)
+{
+	struct wq_cause cause;
+	int ret = wq_get_wait(w->c->params.q, NULL, S64_MAX, controller_take, w);
+
+	while (!ret && controller_work(w, &cause)) {
+		cond_resched();
+		ret = controller_next(w, &cause);
+	}
+}
+
+/* Whether a thread has to look for a key, or to end.  As @look of wq_sleep(). */
+static int controller_look(void *arg)
+{
+	const struct controller_worker *w = arg;
+	struct wq *q = w->c->params.q;
+
+	if (READ_ONCE(w->c->stopping) || !wq_shutting_down(q) || wq_num_ready(q))
+		return 0;
+	return -EAGAIN;
+}
+
 static int controller_thread(void *arg)
 {
+	static const struct wq_sleep idle = { .state = TASK_IDLE, .exclusive = true };
 	struct controller_worker *w = arg;
 	struct wq_controller *c = w->c;
 	struct wq *q = c->params.q;
-	struct wq_cause cause;
-	int ret;
 
-	/* Pairs with the WRITE_ONCE() in wq_controller_stop(), ahead of the shut down. */
+	/* A thread that misses the begin of a stop here sees it in controller_take(). */
 	while (!READ_ONCE(c->stopping)) {
-		ret = wq_get_wait(q, NULL, S64_MAX, controller_take, w);
-		while (!ret && controller_work(w, &cause)) {
-			cond_resched();
-			ret = controller_next(w, &cause);
-		}
+		controller_process(w);
 		/* After a plain shut down no get waits, but keys can be given back: wait here. */
-		wait_event_idle_exclusive(q->getters, READ_ONCE(c->stopping) ||
-					  !wq_shutting_down(q) || wq_num_ready(q));
+		wq_sleep(&q->getters, idle, S64_MAX, controller_look, w);
 	}
 	/* Pass on a wake-up for a key that this thread will not take. */
 	if (wq_num_ready(q))
@@ -355,40 +373,48 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 }
 EXPORT_SYMBOL_GPL(wq_controller_start);
 
+/* No worker takes a key from now on.  Wake those that wait for one. */
+static void controller_stop_takes(struct wq_controller *c)
+{
+	struct wq *q = c->params.q;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	/* Threads read it without the lock, too: a late look ends in controller_take(). */
+	WRITE_ONCE(c->stopping, true);
+	wq_unlock(&cs);
+	/* Each getter looks after it has added itself, so it is woken here or sees the stop. */
+	wq_wake_waiters(&q->getters, NULL);
+}
+
 /**
  * wq_controller_stop() - stop and free a controller
  * @c: the controller, from wq_controller_start()
- * @drain: true: first process all keys that are ready or processing, and keys that
- *	become ready meanwhile; false: each thread ends after its current key
  *
- * In both cases the queue is shut down: delayed keys, also retries, are dropped and
- * counted, and adds fail.  When the function returns, the threads have ended and none
- * of the caller's functions is called any more.  So a module may be unloaded after
- * wq_destroy().
+ * Each worker ends after its current key.  The queue goes on: its keys stay, retries and delays
+ * too, adds succeed, and another controller may be started.  To process all keys first, call
+ * wq_drain().
+ *
+ * When the function returns, none of the caller's functions is called any more.  So a module may
+ * be unloaded after this and wq_destroy().
  *
  * Context: process, may sleep.
  *
- * Return: 0, or the error of wq_drain(): the threads have ended in either case.  -EDEADLK: the
- * caller is a function of a controller of this queue, and nothing has changed.
+ * Return: 0; -EDEADLK: the caller is a function of a controller of this queue, and nothing has
+ * changed.
  */
-int wq_controller_stop(struct wq_controller *c, bool drain)
+int wq_controller_stop(struct wq_controller *c)
 {
-	struct wq *q = c->params.q;
-	int ret = wait_for_functions(q);
+	int ret = wait_for_functions(c->params.q);
 	unsigned int i;
 
 	if (ret)
 		return ret;
-	if (drain)
-		ret = wq_drain(q);
-
-	/* Pairs with the READ_ONCE() in controller_take() and controller_thread(). */
-	WRITE_ONCE(c->stopping, true);
-	wq_shutdown(q);
+	controller_stop_takes(c);
 	/* Wait first: kthread_stop() would interrupt a sleep of the caller's function. */
 	for (i = 0; i < c->n; i++)
 		wait_for_completion(&c->ended);
 	controller_join(c);
-	return ret;
+	return 0;
 }
 EXPORT_SYMBOL_GPL(wq_controller_stop);

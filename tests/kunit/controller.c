@@ -124,9 +124,9 @@ static void controller_exit(struct kunit *test)
 	complete_all(&fx->go);
 	join_actors(&fx->base);
 	if (fx->c)
-		wq_controller_stop(fx->c, false);
+		wq_controller_stop(fx->c);
 	if (fx->second)
-		wq_controller_stop(fx->second, false);
+		wq_controller_stop(fx->second);
 	fixture_exit(test);
 }
 
@@ -306,8 +306,10 @@ static struct wq_controller_params *params(struct kunit *test, unsigned int work
 static void start_by(struct kunit *test, struct wq_controller_params *p)
 {
 	struct control_fixture *fx = test->priv;
-	struct wq_controller *c = wq_controller_start(p);
+	struct wq_controller *c;
 
+	fx->stopped = false;
+	c = wq_controller_start(p);
 	memset(p, 0xa5, sizeof(*p));
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c);
 	fx->c = c;
@@ -349,7 +351,7 @@ static int stop_controller(struct actor *a, bool drain)
 {
 	struct control_fixture *fx = control_of(a->fx);
 	s64 begun = ktime_get_ns();
-	int ret = wq_controller_stop(a->arg, drain);
+	int ret = drain ? drain_and_stop(a->fx->q, a->arg) : wq_controller_stop(a->arg);
 
 	a->took = ktime_get_ns() - begun;
 	WRITE_ONCE(fx->stopped, true);
@@ -384,8 +386,17 @@ static int end_stop(struct kunit *test, struct actor *a)
 	KUNIT_EXPECT_EQ(test, atomic_read(&fx->running), 0);
 	EXPECT_ALL_SAME(test, &fx->verdict);
 	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
-	KUNIT_EXPECT_TRUE(test, wq_shutting_down(fx->base.q));
 	return ret;
+}
+
+/* Without an actor. */
+static void stop_now(struct kunit *test, bool drain)
+{
+	struct control_fixture *fx = test->priv;
+
+	KUNIT_EXPECT_EQ(test, drain ? drain_and_stop(fx->base.q, fx->c) :
+				      wq_controller_stop(fx->c), 0);
+	fx->c = NULL;
 }
 
 static int stop(struct kunit *test, bool drain)
@@ -589,7 +600,7 @@ static s64 wait_for_own_end(struct control_fixture *fx, struct tally *t, int n)
 
 	expect_same(&fx->verdict, ret, -EDEADLK, "drain");
 	if (ret == -EDEADLK)
-		expect_same(&fx->verdict, wq_controller_stop(fx->c, true), -EDEADLK, "stop");
+		expect_same(&fx->verdict, wq_controller_stop(fx->c), -EDEADLK, "stop");
 	return -EIO;
 }
 
@@ -627,7 +638,7 @@ static void two_controllers_may_share_a_queue(struct kunit *test)
 	ASSERT_EVENTUALLY(test, idle(test));
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 6);
 	fx->second = NULL;
-	KUNIT_EXPECT_EQ(test, wq_controller_stop(c, true), 0);
+	KUNIT_EXPECT_EQ(test, wq_controller_stop(c), 0);
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
 }
 
@@ -857,8 +868,7 @@ static void stop_may_come_before_the_workers_run(struct kunit *test)
 		control(test, 1 + i % 4, 0, succeed);
 		if (i % 5 == 0)
 			schedule();
-		KUNIT_EXPECT_EQ(test, wq_controller_stop(fx->c, i % 2), 0);
-		fx->c = NULL;
+		stop_now(test, i % 2);
 		KUNIT_EXPECT_EQ(test, stats(test)->gets + stats(test)->ready, 3ULL);
 		if (i % 2)
 			KUNIT_EXPECT_EQ(test, wq_num_ready(fx->base.q), 0U);
@@ -912,35 +922,6 @@ static void a_plain_stop_leaves_a_key_that_another_consumer_holds(struct kunit *
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 	KUNIT_EXPECT_LT(test, a->took, AT_ONCE);
 	KUNIT_EXPECT_EQ(test, wq_done(fx->base.q, &item), 0);
-}
-
-/* Ends a wake-up: nobody behind this entry is woken. */
-static int wake_nobody(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
-{
-	return -1;
-}
-
-/* The stop does not wake it, but the other worker does, after it gave the key back. */
-static void a_worker_that_wakes_late_in_a_stop_takes_no_key(struct kunit *test)
-{
-	struct control_fixture *fx = test->priv;
-	struct wait_queue_entry first;
-	struct actor *a;
-
-	control(test, 2, 0, hold);
-	add(test, "a");
-	entered(test, 1);
-	workers_sleep(test);
-	KUNIT_EXPECT_EQ(test, wq_add(fx->base.q, "a", 1), 1);
-	init_waitqueue_func_entry(&first, wake_nobody);
-	add_wait_queue(&fx->base.q->getters, &first);
-	a = begin_stop(test, false);
-	EXPECT_STILL_WAITS(test, a);
-	remove_wait_queue(&fx->base.q->getters, &first);
-	let_all_go(test);
-	KUNIT_EXPECT_EQ(test, end_stop(test, a), 0);
-	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
-	KUNIT_EXPECT_EQ(test, wq_num_ready(fx->base.q), 1U);
 }
 
 /* The limiter has no delay: no worker ever finds nothing to do. */
@@ -1236,8 +1217,7 @@ static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *te
 		control(test, 1 + i % 4, 0, succeed_slowly_at_times);
 		if (i % 4)
 			usleep_range(1, 1 + prandom_u32_state(&rnd) % 2000);
-		KUNIT_EXPECT_EQ(test, wq_controller_stop(fx->c, i % 2), 0);
-		fx->c = NULL;
+		stop_now(test, i % 2);
 		WRITE_ONCE(fx->stopped, true);
 		KUNIT_ASSERT_EQ(test, result(test, a), 0);
 		join_actors(&fx->base);
@@ -1430,10 +1410,11 @@ static VALUE_STEP(end_stop, end_stop(test, actor_of(test, s)))
 /* Parts of rows that are about a plain stop and a stop with drain. */
 #define STOP_OF_WAITING_WORKERS(drain) \
 	LIMITED(MSEC, MSEC), CONTROL(5, 0, succeed), WORKERS_WAIT(5), STOP_AT_ONCE(drain), \
-	ADD("a"), IS(-ESHUTDOWN), WORKERS(all), BECOMES(0)
+	ADD("a"), IS((drain) ? -ESHUTDOWN : 1), WORKERS(all), BECOMES(0)
 #define STOP_BEFORE_A_RETRY(drain) \
 	LIMITED(1000 * SEC, 1000 * SEC), CONTROL(2, 3, fail), ADD("a"), QUERY("a"), \
-	BECOMES(WAITS_AGAIN), STOP_AT_ONCE(drain), STAT(dropped, 1), STAT(delayed, 0), RUNS("a", 1)
+	BECOMES(WAITS_AGAIN), STOP_AT_ONCE(drain), STAT(dropped, drain), STAT(delayed, !(drain)), \
+	RUNS("a", 1)
 #define STOP_DURING_A_RUN(drain, fn) \
 	LIMITED(MSEC, MSEC), CONTROL(2, 3, fn), ADD("a"), ENTERED(1), BEGIN_STOP(drain), \
 	LET_ALL_GO, END_STOP, RUNS("a", 1)
@@ -1549,8 +1530,8 @@ const struct row wq_controller_rows[] = {
 	    STOP_OF_WAITING_WORKERS(false), STOP_OF_WAITING_WORKERS(true)),
 	ROW(stop_finishes_keys_in_processing_and_leaves_ready_keys,
 	    ADD_EACH("abcde"), CONTROL(2, 0, hold), ENTERED(2), BEGIN_STOP(false),
-	    ADD("f"), IS(-ESHUTDOWN), LET_ALL_GO, END_STOP, RUNS("a", 1), RUNS("b", 1),
-	    COUNT(runs, 2), LEN(3), WORKERS(all), IS(0), GET("c"), DONE("c"), IS(0)),
+	    ADD("f"), IS(1), LET_ALL_GO, END_STOP, RUNS("a", 1), RUNS("b", 1),
+	    COUNT(runs, 2), LEN(4), WORKERS(all), IS(0), GET("c"), DONE("c"), IS(0)),
 	/* The key was added during its run.  It stays dirty. */
 	ROW(stop_leaves_a_key_ready_that_was_added_while_it_ran,
 	    ADD("a"), CONTROL(2, 0, hold), ENTERED(1), ADD("a"), IS(1), BEGIN_STOP(false),
@@ -1566,7 +1547,15 @@ const struct row wq_controller_rows[] = {
 	ROW(stop_with_drain_runs_keys_that_another_consumer_makes_ready,
 	    ADD("x"), GET("x"), ADD("x"), IS(1), CONTROL(2, 0, succeed), BEGIN_STOP(true),
 	    DONE("x"), IS(1), END_STOP, RUNS("x", 1), LEN(0)),
-	ROW(stop_drops_a_key_that_waits_for_its_retry,
+	ROW(stop_leaves_the_queue_open_and_another_controller_goes_on,
+	    CONTROL(2, 0, succeed), ADD("a"), COMES_TO_RUNS("a", 1), STOP, SHUTTING_DOWN(false),
+	    ADD("b"), IS(1), LEN(1), CONTROL(3, 0, succeed), COMES_TO_RUNS("b", 1), ADD("c"),
+	    IS(1), COMES_TO_RUNS("c", 1), GONE("c"), STOP, SHUTTING_DOWN(false)),
+	ROW(next_controller_makes_the_retries_of_the_last_one,
+	    NEW_QUEUE(.limiter = NULL), FAILS(1), CONTROL(1, 3, fail_first), ADD("a"), QUERY("a"),
+	    BECOMES(WAITS_AGAIN), STOP, STAT(delayed, 1), CONTROL(1, 3, succeed), PASS(HOUR),
+	    COMES_TO_RUNS("a", 2), GONE("a"), STOP),
+	ROW(stop_leaves_a_key_that_waits_for_its_retry_and_with_drain_drops_it,
 	    STOP_BEFORE_A_RETRY(false), STOP_BEFORE_A_RETRY(true)),
 	ROW(stop_ends_when_the_key_in_processing_fails,
 	    STOP_DURING_A_RUN(false, hold_and_fail), STOP_DURING_A_RUN(true, hold_and_fail)),
@@ -1610,7 +1599,6 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE_SLOW(stop_may_come_before_the_workers_run),
 	KUNIT_CASE(stop_with_drain_first_runs_all_ready_and_processing_keys),
 	KUNIT_CASE(a_plain_stop_leaves_a_key_that_another_consumer_holds),
-	KUNIT_CASE(a_worker_that_wakes_late_in_a_stop_takes_no_key),
 	KUNIT_CASE(keys_that_fail_for_ever_leave_the_cpu_to_others_and_let_stop_end),
 	KUNIT_CASE_SLOW(a_stop_does_not_end_a_sleep_within_the_work),
 	KUNIT_CASE(shutdown_by_another_ends_the_drain_of_stop),

@@ -166,7 +166,7 @@ static void embedded_exit(struct kunit *test)
 		return;
 	complete_all(&fx->go);
 	if (fx->controller)
-		wq_controller_stop(fx->controller, false);
+		wq_controller_stop(fx->controller);
 	if (fx->base.q)
 		end_runs(fx->base.q);
 	join_actors(&fx->base);
@@ -1205,7 +1205,10 @@ static void stop_control(struct kunit *test, bool drain)
 {
 	struct embedded_fixture *fx = embedded(test);
 
-	wq_controller_stop(fx->controller, drain);
+	if (drain)
+		drain_and_stop(fx->base.q, fx->controller);
+	else
+		wq_controller_stop(fx->controller);
 	fx->controller = NULL;
 	EXPECT_ALL_SAME(test, &fx->verdict);
 }

@@ -694,7 +694,7 @@ static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test
 
 	add(test, "a");
 	wait_for_completion(&w.begun);
-	wq_controller_stop(c, true);
+	drain_and_stop(queue(test), c);
 	KUNIT_EXPECT_EQ(test, w.flushed, -EDEADLK);
 	KUNIT_EXPECT_EQ(test, w.looked, -EDEADLK);
 	/* An interrupt of the thread is not the run. */
@@ -712,7 +712,7 @@ static void flush_and_disable_by_gave_up_of_its_own_key_fail_with_EDEADLK(struct
 
 	add(test, "a");
 	wait_for_completion(&w.begun);
-	wq_controller_stop(c, true);
+	drain_and_stop(queue(test), c);
 	KUNIT_EXPECT_EQ(test, w.flushed, -EDEADLK);
 	KUNIT_EXPECT_EQ(test, w.disabled, -EDEADLK);
 }
@@ -726,7 +726,7 @@ static void run_of_a_controller_may_flush_another_key(struct kunit *test)
 	add(test, "b");
 	c = controller(test, &w, 2);
 	wait_for_completion(&w.begun);
-	wq_controller_stop(c, true);
+	drain_and_stop(queue(test), c);
 	/* The other thread may have been first. */
 	KUNIT_EXPECT_TRUE(test, w.flushed == WQ_END_DONE || w.flushed == WQ_END_NO_RUN);
 }
@@ -742,7 +742,7 @@ static void flush_reports_that_a_controller_gave_the_key_up(struct kunit *test)
 	a = start_flush(test, "a");
 	WRITE_ONCE(w.go, true);
 	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_GAVE_UP);
-	wq_controller_stop(c, true);
+	drain_and_stop(queue(test), c);
 }
 
 /* --- disable --- */

@@ -76,6 +76,13 @@ struct wq *queue_with_policy(struct kunit *test)
 	return queue_on_clock(test, (struct wq_params){ .order = &policy_fifo, .order_data = p });
 }
 
+int drain_and_stop(struct wq *q, struct wq_controller *c)
+{
+	int ret = wq_drain(q);
+
+	return wq_controller_stop(c) ?: ret;
+}
+
 /* --- verbs --- */
 
 void expect_key(struct kunit *test, const struct wq_item *item, const char *key)

@@ -170,6 +170,7 @@ static inline struct wq *queue(struct kunit *test)
 
 /* Replaces the test's queue; NULL: the parameters' defaults. */
 struct wq *queue_of(struct kunit *test, const struct wq_params *params);
+int drain_and_stop(struct wq *q, struct wq_controller *c);
 
 /* Replaces the test's queue by one on the test's clock. */
 struct wq *queue_on_clock(struct kunit *test, struct wq_params params);

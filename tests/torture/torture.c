@@ -2213,12 +2213,22 @@ static void controller_begin(struct arena *a, struct rnd_state *r)
 	}
 }
 
-static int controller_end(struct arena *a, bool drain)
+static void controller_end(struct arena *a)
 {
-	struct wq_controller *c = a->controller;
+	int ret = wq_controller_stop(a->controller);
 
+	if (ret)
+		failed("%s: stop of the controller: %d", a->name, ret);
 	a->controller = NULL;
-	return wq_controller_stop(c, drain);
+}
+
+/* The queue goes on without its controller, or gets one. */
+static void controller_change(struct arena *a, struct rnd_state *r)
+{
+	if (a->controller)
+		controller_end(a);
+	else
+		controller_begin(a, r);
 }
 
 /*
@@ -2597,7 +2607,7 @@ static void check_ended(struct arena *a)
 
 static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 {
-	bool empty = true, by_controller = a->controller && one_in(r, 2), outlive;
+	bool empty = true, outlive;
 	unsigned long gone, late;
 	int ret;
 
@@ -2613,8 +2623,7 @@ static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 		empty = wait_empty(a);
 		break;
 	default:
-		ret = by_controller && !(a->lease && a->traits & OWN_CLOCK) ?
-			controller_end(a, true) : drain(a);
+		ret = drain(a);
 		check_drained(a, ret, races || !is_private(a));
 		if (ret)
 			empty = wait_empty(a);
@@ -2622,7 +2631,7 @@ static void arena_end(struct slot *slot, struct arena *a, struct rnd_state *r)
 
 	rcu_assign_pointer(slot->arena, NULL);
 	if (a->controller)
-		controller_end(a, false);
+		controller_end(a);
 	/* Waiters return, and so does a drain that has just begun. */
 	gone = start_poll_synchronize_srcu(&users);
 	late = jiffies + stall * HZ;
@@ -2671,6 +2680,8 @@ static int keeper(struct thread *t)
 		n = below(r, one_in(r, 4) ? 20 : 4);
 		for (; n && good && !kthread_should_stop(); n--) {
 			wait_some(a, some_time(r, 2000));
+			if (controllers && one_in(r, 3))
+				controller_change(a, r);
 			good = settle(a, r);
 		}
 		wait_some(a, some_time(r, 100));

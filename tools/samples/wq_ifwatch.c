@@ -130,7 +130,7 @@ static int __init ifwatch_init(void)
 	return 0;
 
 err_controller:
-	wq_controller_stop(controller, false);
+	wq_controller_stop(controller);
 err_queue:
 	wq_destroy(queue);
 	return ret;
@@ -149,7 +149,7 @@ static void __exit ifwatch_exit(void)
 	 *  - Nothing uses the queue now.
 	 */
 	unregister_netdevice_notifier(&ifwatch_notifier);
-	wq_controller_stop(controller, false);
+	wq_controller_stop(controller);
 	wq_destroy(queue);
 }
 

@@ -150,7 +150,7 @@ static void sensors_end(void)
 	for (nr = 0; nr < SENSORS; nr++)
 		sensor_remove(nr);
 	mutex_unlock(&sensors_lock);
-	wq_controller_stop(controller, false);
+	wq_controller_stop(controller);
 	wq_destroy(queue);
 }
 

@@ -15,8 +15,8 @@
  *		wq_done(q, &item);
  *	}
  *
- * A controller, see wq_controller_start(), runs this loop in threads of its own and
- * retries the keys that failed.
+ * A controller, see wq_controller_start(), runs this loop in threads of its own, or in a workqueue
+ * of the caller, and retries the keys that failed.
  *
  * The kernel-doc of each function is beside its definition, in wq_*.c and module/.
  *
@@ -52,6 +52,7 @@
 #include <uapi/linux/wq.h>
 
 struct task_struct;
+struct workqueue_struct;
 struct wq;
 struct wq_consumer;
 struct wq_reason;
@@ -551,7 +552,7 @@ void wq_backoff_until(void (*fn)(void *data), void *data, struct wq_backoff_mana
 void wq_backoff_every(void (*fn)(void *data), void *data, s64 period);
 
 /*
- * A controller: threads that process the keys of a queue.
+ * A controller: workers that process the keys of a queue.
  */
 
 struct wq_controller;
@@ -579,8 +580,14 @@ static inline s64 WQ_AFTER(s64 ns)
  * struct wq_controller_params - parameters of wq_controller_start()
  * @q: the queue.  The caller keeps it, and must not destroy it before the controller
  *	has stopped.
- * @name: name of the threads, followed by a number; NULL: "wq"
- * @workers: number of threads; 0: one
+ * @name: name of the threads, followed by a number; NULL: "wq".  Not used with @pool
+ * @workers: how many keys are processed at a time; 0: one.  Without @pool each worker is a thread
+ * @pool: workqueue that runs the functions, as work items, in place of threads; NULL: none.  Its
+ *	flags and attributes apply: WQ_MEM_RECLAIM, WQ_HIGHPRI, WQ_FREEZABLE, CPUs and nodes.  Its
+ *	max_active and its other work items can keep the number of runs below @workers.  A worker
+ *	that has processed keys for 10 ms lets the other work items of the pool run.  Must not be a
+ *	BH workqueue, because workers sleep, and must not be drained or destroyed before the
+ *	controller has stopped.  system_unbound_wq fits if the functions need none of the flags
  * @max_retries: how many failures of a key in a row are retried, each after the delay of the
  *	queue's limiter.  0: none, so the first failure gives the key up.  If wq_params.max_retries
  *	is lower and not 0, it applies instead.  A key that is given up is parked with the error,
@@ -607,6 +614,7 @@ struct wq_controller_params {
 	struct wq *q;
 	const char *name;
 	unsigned int workers;
+	struct workqueue_struct *pool;
 	unsigned int max_retries;
 	s64 (*fn)(void *data, const void *key, size_t len);
 	void (*gave_up)(void *data, const void *key, size_t len, int error);

@@ -1,25 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The controller: threads that process the keys of a queue and retry failed ones.
+ * The controller: workers that process the keys of a queue and retry failed ones.
  *
- * Each thread gets a key, calls the caller's function, and calls done with the outcome.  The get is
- * that of a consumer that holds no key.
+ * Each worker gets a key, calls the caller's function, and calls done with the outcome.  The get is
+ * that of a consumer that holds no key.  A worker is a thread, or has a work item in a workqueue of
+ * the caller, the pool.
  *
- * A stop leaves the queue and its keys to others.  A thread that processes a key ends after that
- * key, and the stop wakes the threads that wait for one.  No thread takes a key after the begin of
- * the stop, and a thread that was woken for a key wakes another getter instead.  Threads end for no
+ * A stop leaves the queue and its keys to others.  A worker that processes a key ends after that
+ * key, and the stop ends those that wait for one.  No worker takes a key after the begin of the
+ * stop, and a worker that was woken for a key wakes another getter instead.  Workers end for no
  * other reason: a key of a queue that is shut down can become ready again, when another consumer
  * gives it back.
  *
+ * A worker with a pool is in one of these states:
+ *
+ *  - idle: its wait queue entry is in wq.getters, and its work item is neither pending nor running
+ *  - in a turn: its work item is pending or running, and the entry is in no list
+ *
+ * A wake-up takes the entry out of wq.getters, with the lock of that held, and queues the work
+ * item.  A turn processes keys until none is ready.  Then it adds the entry and looks once more,
+ * see the head of state/lock.c.  If a key is ready by then, the turn takes the entry out and goes
+ * on.  If a wake-up was first, the next turn is pending, and this one ends.  A workqueue never runs
+ * a work item twice at once.
+ *
+ * A turn that has taken WQ_TURN ends after its run, and queues the work item again.  So other work
+ * items of the pool have their turns, and a freeze or a flush of the pool ends.  The bound is a
+ * time, because one key can take as long as a million others.
+ *
  * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait
- * for the key or embedded entry of the run would wait for the thread itself.  They fail with
- * -EDEADLK.  For this a thread notes the token of its run until the last of these functions has
+ * for the key or embedded entry of the run would wait for the worker itself.  They fail with
+ * -EDEADLK.  For this a worker notes the token of its run until the last of these functions has
  * returned.  It also holds wq.drain_map, which drains, stops and waits for keys by other tasks
  * acquire.  So lockdep reports such a wait with a lock held that one of these functions takes.
  * wq_drain() is here because of that.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
@@ -27,6 +44,8 @@
 #include <linux/preempt.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
 
 #include "api/controller.h"
 #include "core.h"
@@ -38,19 +57,29 @@
 #define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
 #define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* until the next attempt at a done without memory */
 
-/* A thread of a controller. */
+#define WQ_TURN		(HZ / 100 ?: 1)	/* how long a work item takes keys */
+
+/* A worker of a controller. */
 struct controller_worker {
 	struct wq_controller *c;
-	struct task_struct *task;
-	struct wq_item item;		/* the key that the thread took last */
-	u64 token;			/* of the run that the thread works on; 0: none, or ended */
+	struct task_struct *task;	/* the thread, or the task of the turn in progress */
+	struct wq_item item;		/* the key that the worker took last */
+	u64 token;			/* of the run that the worker works on; 0: none, or ended */
+	bool yields;			/* take no other key in this turn */
+
+	/* With a pool, see the head of this file */
+	struct work_struct work;	/* a turn */
+	wait_queue_entry_t entry;	/* in wq.getters while the worker is idle */
+	unsigned long turn_end;		/* in jiffies */
 };
 
 struct wq_controller {
 	struct wq_controller_params params;
+	struct list_head list;		/* in wq.controllers */
 	bool stopping;			/* set once, with the queue's lock held */
 	struct completion ended;	/* completed by each thread */
-	unsigned int n;			/* threads */
+	struct lock_class_key work_key;	/* a function may stop another controller with a pool */
+	unsigned int n;			/* workers */
 	struct controller_worker workers[];
 };
 
@@ -160,42 +189,74 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 }
 
 /*
- * Take a key for a thread, @arg.  The lock orders the look at stopping after the begin of a stop,
- * so a thread that wakes late, or ends its run then, takes nothing that became ready since.
+ * Take a key for a worker, @arg.  The lock orders the look at stopping after the begin of a stop,
+ * so a worker that wakes late, or ends its run then, takes nothing that became ready since.
  */
 static int controller_take(struct wq_cs *cs, void *arg)
 {
 	struct controller_worker *w = arg;
 
-	return READ_ONCE(w->c->stopping) ? -ECANCELED : wq_take_item(cs, &w->item);
+	if (READ_ONCE(w->c->stopping))
+		return -ECANCELED;
+	return w->yields ? -EINTR : wq_take_item(cs, &w->item);
 }
 
 /* End the run of a key and take the next key.  Returns the result of the get. */
-static int controller_next(struct controller_worker *w, struct wq_cause *cause)
+static int controller_next(struct controller_worker *w, struct wq_cause *cause, s64 timeout)
 {
 	int ret;
 
 	for (;;) {
 		ret = wq_done_take(w->c->params.q, NULL, &w->item, cause, controller_take, w,
-				   WQ_FOREVER);
+				   timeout);
 		if (ret != -ENOMEM)
 			return ret;
-		/* No memory for the retry: the thread holds the key until there is some. */
+		/* No memory for the retry: the worker holds the key until there is some. */
 		schedule_timeout_idle(WQ_NOMEM_PAUSE);
 	}
 }
 
-/* Process keys until a get fails, which waits for a key if the queue is not shut down. */
-static void controller_process(struct controller_worker *w)
+/* Whether a worker leaves its place to others after a run. */
+static bool controller_yields(const struct controller_worker *w)
+{
+	return w->c->params.pool && time_after(jiffies, w->turn_end);
+}
+
+/*
+ * Process keys until a get fails, or a run has ended itself.  Returns the error of the get: -EINTR:
+ * the worker yields; -ECANCELED: the controller stops.
+ */
+static int controller_process(struct controller_worker *w, s64 timeout)
 {
 	struct wq_cause cause;
-	int ret = wq_get_wait(w->c->params.q, NULL, S64_MAX, controller_take, w);
+	int ret;
 
+	w->yields = false;
+	ret = wq_get_wait(w->c->params.q, NULL, wq_deadline(timeout), controller_take, w);
 	while (!ret && controller_work(w, &cause)) {
 		cond_resched();
-		ret = controller_next(w, &cause);
+		w->yields = controller_yields(w);
+		ret = controller_next(w, &cause, timeout);
 	}
+	return ret;
 }
+
+/* Wake getters for the keys that are available, as a worker that was woken takes none. */
+static void controller_pass_on(struct wq *q)
+{
+	struct wq_cs cs;
+	u32 n;
+
+	wq_lock(&cs, q);
+	n = wq_gets_paused(q) ? 0 : wq_nr_available(q);
+	wq_unlock(&cs);
+	if (n)
+		wake_up_nr(&q->getters, n);
+}
+
+/*
+ * Threads.
+ */
 
 /* Whether a thread has to look for a key, or to end.  As @look of wq_sleep(). */
 static int controller_look(void *arg)
@@ -217,18 +278,29 @@ static int controller_thread(void *arg)
 
 	/* A thread that misses the begin of a stop here sees it in controller_take(). */
 	while (!READ_ONCE(c->stopping)) {
-		controller_process(w);
+		controller_process(w, WQ_FOREVER);
 		/* After a plain shut down no get waits, but keys can be given back: wait here. */
 		wq_sleep(&q->getters, idle, S64_MAX, controller_look, w);
 	}
-	/* Pass on a wake-up for a key that this thread will not take. */
-	if (wq_num_ready(q))
-		wake_up(&q->getters);
+	controller_pass_on(q);
 	complete(&c->ended);
 	return 0;
 }
 
-static void controller_join(struct wq_controller *c)
+/* Wait for the end of the threads.  None takes a key any more. */
+static void threads_join(struct wq_controller *c)
+{
+	unsigned int i;
+
+	/* Each getter looks after it has added itself, so it is woken here or sees the stop. */
+	wq_wake_waiters(&c->params.q->getters, NULL);
+	/* Wait first: kthread_stop() would interrupt a sleep of the caller's function. */
+	for (i = 0; i < c->n; i++)
+		wait_for_completion(&c->ended);
+}
+
+/* Free the threads, which have ended or were never woken. */
+static void threads_free(struct wq_controller *c)
 {
 	while (c->n) {
 		struct task_struct *thread = c->workers[--c->n].task;
@@ -236,41 +308,202 @@ static void controller_join(struct wq_controller *c)
 		kthread_stop(thread);
 		put_task_struct(thread);
 	}
-	kfree(c);
 }
 
-/* The thread of a controller that the caller is; NULL: none, or an interrupt of it. */
-static struct controller_worker *own_worker(void)
+/* Make the threads, which do not run yet.  Returns 0, or an error of kthread_create(). */
+static int threads_create(struct wq_controller *c, unsigned int workers)
 {
-	if (!in_task() || !(current->flags & PF_KTHREAD) ||
-	    kthread_func(current) != controller_thread)
-		return NULL;
-	return kthread_data(current);
+	while (c->n < workers) {
+		struct controller_worker *w = &c->workers[c->n];
+		struct task_struct *thread = kthread_create(controller_thread, w, "%s/%u",
+							    c->params.name ?: "wq", c->n);
+
+		if (IS_ERR(thread)) {
+			threads_free(c);
+			return PTR_ERR(thread);
+		}
+		w->c = c;
+		w->task = get_task_struct(thread);
+		c->n++;
+	}
+	return 0;
+}
+
+static void threads_run(struct wq_controller *c)
+{
+	unsigned int i;
+
+	for (i = 0; i < c->n; i++)
+		wake_up_process(c->workers[i].task);
 }
 
 /*
- * Whether the caller is a thread of a controller of @q, and not an interrupt of it.  *@token
+ * Work items of a pool.
+ */
+
+/* A worker that is idle was woken: its turn begins. */
+static int pool_wake(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+{
+	struct controller_worker *w = container_of(entry, struct controller_worker, entry);
+
+	list_del_init(&entry->entry);
+	/* While a stop cancels the work item this fails, and the next getter is woken. */
+	return queue_work(w->c->params.pool, &w->work);
+}
+
+/* Take the worker's entry out of wq.getters.  Returns false if a wake-up was first. */
+static bool pool_unwait(struct controller_worker *w)
+{
+	struct wait_queue_head *head = &w->c->params.q->getters;
+	unsigned long flags;
+	bool idle;
+
+	spin_lock_irqsave(&head->lock, flags);
+	idle = !list_empty(&w->entry.entry);
+	list_del_init(&w->entry.entry);
+	spin_unlock_irqrestore(&head->lock, flags);
+	return idle;
+}
+
+/* Wait for a wake-up.  Returns false if the turn goes on instead. */
+static bool pool_wait(struct controller_worker *w)
+{
+	struct wq *q = w->c->params.q;
+	struct wq_cs cs;
+	bool go_on;
+
+	add_wait_queue_exclusive(&q->getters, &w->entry);
+	wq_lock(&cs, q);
+	go_on = w->c->stopping || (wq_nr_available(q) && !wq_gets_paused(q));
+	wq_unlock(&cs);
+	return !go_on || !pool_unwait(w);
+}
+
+static void pool_turn(struct work_struct *work)
+{
+	struct controller_worker *w = container_of(work, struct controller_worker, work);
+	struct wq_controller *c = w->c;
+	int ret;
+
+	/* Others compare it with themselves, see pool_own(). */
+	WRITE_ONCE(w->task, current);
+	w->turn_end = jiffies + WQ_TURN;
+	do
+		ret = controller_process(w, 0);
+	while ((ret == -EAGAIN || ret == -ESHUTDOWN) && !pool_wait(w));
+	WRITE_ONCE(w->task, NULL);
+
+	if (ret == -ECANCELED)
+		controller_pass_on(c->params.q);
+	else if (ret == -EINTR || !ret)
+		queue_work(c->params.pool, work);
+}
+
+static void pool_init(struct wq_controller *c, unsigned int workers)
+{
+	struct controller_worker *w;
+
+	lockdep_register_key(&c->work_key);
+	while (c->n < workers) {
+		w = &c->workers[c->n++];
+		w->c = c;
+		INIT_WORK(&w->work, pool_turn);
+		lockdep_init_map(&w->work.lockdep_map, "wq_controller", &c->work_key, 0);
+		init_waitqueue_func_entry(&w->entry, pool_wake);
+		INIT_LIST_HEAD(&w->entry.entry);
+	}
+}
+
+/* All workers are idle, and are woken for the keys that are ready. */
+static void pool_run(struct wq_controller *c)
+{
+	struct wq *q = c->params.q;
+	unsigned int i;
+
+	for (i = 0; i < c->n; i++)
+		add_wait_queue_exclusive(&q->getters, &c->workers[i].entry);
+	controller_pass_on(q);
+}
+
+/*
+ * Wait for the end of the turns.  None takes a key any more.  A turn that adds its entry now sees
+ * the stop and takes the entry out again.
+ */
+static void pool_join(struct wq_controller *c)
+{
+	unsigned int i;
+
+	for (i = 0; i < c->n; i++)
+		pool_unwait(&c->workers[i]);
+	for (i = 0; i < c->n; i++)
+		if (cancel_work_sync(&c->workers[i].work))
+			controller_pass_on(c->params.q);
+	lockdep_unregister_key(&c->work_key);
+}
+
+/*
+ * The worker of a controller of @q whose turn the caller is, or NULL.  The caller may be any work
+ * item, which may have freed its memory.  So its address is compared, but not used, and if the
+ * memory is a worker's by now, another task has its turn.
+ */
+static struct controller_worker *pool_own(struct wq *q)
+{
+	unsigned long work = (unsigned long)current_work(), i;
+	struct controller_worker *w = NULL;
+	struct wq_controller *c;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	list_for_each_entry(c, &q->controllers, list) {
+		i = (work - (unsigned long)c->workers) / sizeof(*w);
+		if (i < c->n && READ_ONCE(c->workers[i].task) == current) {
+			w = &c->workers[i];
+			break;
+		}
+	}
+	wq_unlock(&cs);
+	return w;
+}
+
+/*
+ * Waits from the caller's functions.
+ */
+
+/* The worker of a controller of @q that the caller is; NULL: none, or an interrupt of it. */
+static struct controller_worker *own_worker(struct wq *q)
+{
+	struct controller_worker *w;
+
+	if (!in_task() || !(current->flags & PF_KTHREAD))
+		return NULL;
+	if (current->flags & PF_WQ_WORKER)
+		return pool_own(q);
+	if (kthread_func(current) != controller_thread)
+		return NULL;
+	w = kthread_data(current);
+	return w->c->params.q == q ? w : NULL;
+}
+
+/*
+ * Whether the caller is a worker of a controller of @q, and not an interrupt of it.  *@token
  * receives the token of the run that it works on; 0: none.
  */
-bool wq_controller_is_own(const struct wq *q, u64 *token)
+bool wq_controller_is_own(struct wq *q, u64 *token)
 {
-	struct controller_worker *w = own_worker();
+	struct controller_worker *w = own_worker(q);
 
-	*token = 0;
-	if (!w || w->c->params.q != q)
-		return false;
-	*token = w->token;
-	return true;
+	*token = w ? w->token : 0;
+	return w;
 }
 
 /*
- * If the caller is the run of an embedded entry in a controller: where the thread has the token of
- * the run.  wq_embedded_exit() sets it to 0 when it ends that run.  Then the thread neither ends
+ * If the caller is the run of an embedded entry in a controller: where the worker has the token of
+ * the run.  wq_embedded_exit() sets it to 0 when it ends that run.  Then the worker neither ends
  * the run nor uses the entry, which may be freed.  NULL: the caller is not the run.
  */
 u64 *wq_controller_run_of(const struct wq_embedded *x)
 {
-	struct controller_worker *w = own_worker();
+	struct controller_worker *w = own_worker(x->q);
 
 	return w && w->token && w->item.entry == &x->entry ? &w->token : NULL;
 }
@@ -329,9 +562,31 @@ int wq_drain(struct wq *q)
 }
 EXPORT_SYMBOL_GPL(wq_drain);
 
+/* Let pool_own() find the controller, and wq_destroy(). */
+static void controller_list(struct wq_controller *c)
+{
+	struct wq *q = c->params.q;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	list_add(&c->list, &q->controllers);
+	wq_unlock(&cs);
+}
+
+static void controller_unlist(struct wq_controller *c)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, c->params.q);
+	list_del(&c->list);
+	wq_unlock(&cs);
+}
+
 /**
- * wq_controller_start() - start threads that process the keys of a queue
+ * wq_controller_start() - start workers that process the keys of a queue
  * @params: parameters, which are copied
+ *
+ * A queue may have several controllers.
  *
  * Context: process, may sleep.
  *
@@ -341,50 +596,45 @@ EXPORT_SYMBOL_GPL(wq_drain);
  */
 struct wq_controller *wq_controller_start(const struct wq_controller_params *params)
 {
-	unsigned int workers = params->workers ?: 1, i;
+	unsigned int workers = params->workers ?: 1;
 	struct wq_controller *c;
+	int ret = 0;
 
 	if (IS_ERR_OR_NULL(params->q) || (!params->fn && !params->embedded_fn))
 		return ERR_PTR(-EINVAL);
 	if (workers > WQ_MAX_WORKERS)
 		return ERR_PTR(-ERANGE);
-	c = kzalloc(struct_size(c, workers, workers), GFP_KERNEL);
+	c = kvzalloc(struct_size(c, workers, workers), GFP_KERNEL);
 	if (!c)
 		return ERR_PTR(-ENOMEM);
 	c->params = *params;
 	init_completion(&c->ended);
-
-	while (c->n < workers) {
-		struct controller_worker *w = &c->workers[c->n];
-		struct task_struct *thread = kthread_create(controller_thread, w, "%s/%u",
-							    params->name ?: "wq", c->n);
-
-		if (IS_ERR(thread)) {
-			controller_join(c);	/* no thread has run yet, and none will */
-			return ERR_CAST(thread);
-		}
-		w->c = c;
-		w->task = get_task_struct(thread);
-		c->n++;
+	if (c->params.pool)
+		pool_init(c, workers);
+	else
+		ret = threads_create(c, workers);
+	if (ret) {
+		kvfree(c);
+		return ERR_PTR(ret);
 	}
-	for (i = 0; i < workers; i++)
-		wake_up_process(c->workers[i].task);
+	controller_list(c);
+	if (c->params.pool)
+		pool_run(c);
+	else
+		threads_run(c);
 	return c;
 }
 EXPORT_SYMBOL_GPL(wq_controller_start);
 
-/* No worker takes a key from now on.  Wake those that wait for one. */
+/* No worker takes a key from now on. */
 static void controller_stop_takes(struct wq_controller *c)
 {
-	struct wq *q = c->params.q;
 	struct wq_cs cs;
 
-	wq_lock(&cs, q);
+	wq_lock(&cs, c->params.q);
 	/* Threads read it without the lock, too: a late look ends in controller_take(). */
 	WRITE_ONCE(c->stopping, true);
 	wq_unlock(&cs);
-	/* Each getter looks after it has added itself, so it is woken here or sees the stop. */
-	wq_wake_waiters(&q->getters, NULL);
 }
 
 /**
@@ -406,15 +656,18 @@ static void controller_stop_takes(struct wq_controller *c)
 int wq_controller_stop(struct wq_controller *c)
 {
 	int ret = wait_for_functions(c->params.q);
-	unsigned int i;
 
 	if (ret)
 		return ret;
 	controller_stop_takes(c);
-	/* Wait first: kthread_stop() would interrupt a sleep of the caller's function. */
-	for (i = 0; i < c->n; i++)
-		wait_for_completion(&c->ended);
-	controller_join(c);
+	if (c->params.pool) {
+		pool_join(c);
+	} else {
+		threads_join(c);
+		threads_free(c);
+	}
+	controller_unlist(c);
+	kvfree(c);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(wq_controller_stop);

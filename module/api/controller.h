@@ -7,7 +7,7 @@
 
 #include <linux/wq.h>
 
-bool wq_controller_is_own(const struct wq *q, u64 *token);
+bool wq_controller_is_own(struct wq *q, u64 *token);
 u64 *wq_controller_run_of(const struct wq_embedded *x);
 
 #endif /* _WQ_CONTROLLER_H */

@@ -297,6 +297,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->no_map = params->no_map || cpu_dcache_is_aliasing();
 	INIT_LIST_HEAD(&q->all);
 	INIT_LIST_HEAD(&q->sources);
+	INIT_LIST_HEAD(&q->controllers);
 	return q;
 
 free_order:

@@ -185,6 +185,7 @@ struct wq {
 	wait_queue_entry_t lacks_bytes;	/* in a list of user while it lacks bytes, by that lock */
 	bool published;			/* C: a kernel module's, with a file in wqueue */
 	bool shown;			/* N: it is to have a directory in debugfs */
+	struct list_head controllers;	/* L: those that run, see api/controller.c */
 	struct list_head sources;	/* as the next by wq_sources_lock, see queue/source.c */
 	u32 nr_sources;			/* sources in the list, and those that are being attached */
 	atomic_t marked_sources;	/* sources with a mark: their locks are several */

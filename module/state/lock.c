@@ -10,7 +10,8 @@
  * Wait queues: each kind of waiter has its own, so that no wake-up goes to a waiter that cannot use
  * it.
  *
- *	wq.getters	tasks that wait in a get or read, all exclusive
+ *	wq.getters	tasks that wait in a get or read, and idle workers of controllers with a
+ *			pool, all exclusive
  *	wq.rd_wait	pollers of files that are open for reading
  *	wq.wr_wait	pollers of files that are open for writing, and sources with a mark
  *	wq.overdue	waiters for a run or a drain, see queue/thread.c
@@ -34,7 +35,8 @@
  * No wake-up is lost: a waiter adds itself to the wait queue, then takes the lock and looks for
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
  * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
- * the waiter sees the key.  So waitqueue_active() needs no further barrier.
+ * the waiter sees the key.  So waitqueue_active() needs no further barrier.  An idle worker with a
+ * pool is no task, but adds its entry and looks in the same order, see pool_wait().
  *
  * An exclusive waiter that was woken and takes no key passes the wake-up on.  A getter does so if
  * keys are available after its last look, see wq_get_slow().  A poller may never look again, as its

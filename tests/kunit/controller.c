@@ -17,6 +17,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 #include <linux/wq.h>
 
 #include "internals.h"
@@ -72,6 +73,12 @@ struct control_fixture {
 	int without_memory;	/* allocations that failed */
 	bool others_ran, starved;
 
+	/* The pool of the controllers that follow; NULL: they have threads. */
+	struct workqueue_struct *pool;
+	struct work_struct other;	/* another work item of the pool */
+	struct completion other_runs, other_ends;
+	int other_sees;
+
 	/* Keys that were given up. */
 	atomic_t given_up;
 	int error;
@@ -110,6 +117,8 @@ static int controller_init(struct kunit *test)
 		return ret;
 	init_completion(&fx->entered);
 	init_completion(&fx->go);
+	init_completion(&fx->other_runs);
+	init_completion(&fx->other_ends);
 	wq_limiter_init(&fx->own.l, &own_limiter_ops, true);
 	limited(test, wq_limiter_exponential(MSEC, 4 * MSEC));
 	return 0;
@@ -127,6 +136,9 @@ static void controller_exit(struct kunit *test)
 		wq_controller_stop(fx->c);
 	if (fx->second)
 		wq_controller_stop(fx->second);
+	complete_all(&fx->other_ends);
+	if (fx->pool)
+		destroy_workqueue(fx->pool);
 	fixture_exit(test);
 }
 
@@ -294,6 +306,7 @@ static struct wq_controller_params *params(struct kunit *test, unsigned int work
 		.q = fx->base.q,
 		.name = THREADS,
 		.workers = workers,
+		.pool = fx->pool,
 		.max_retries = max_retries,
 		.fn = work,
 		.gave_up = gave_up,
@@ -1166,6 +1179,150 @@ static void stop_ends_when_a_retry_has_no_memory(struct kunit *test)
 	}
 }
 
+/* --- pools --- */
+
+/* The controllers from now on have this pool. */
+static void use_pool(struct kunit *test, unsigned int flags, int max_active)
+{
+	struct control_fixture *fx = test->priv;
+
+	if (fx->pool)
+		destroy_workqueue(fx->pool);
+	if (flags & WQ_UNBOUND && max_active == 1)
+		fx->pool = alloc_ordered_workqueue("pool_of_kctl", flags & ~WQ_UNBOUND);
+	else
+		fx->pool = alloc_workqueue("pool_of_kctl", flags, max_active);
+	KUNIT_ASSERT_NOT_NULL(test, fx->pool);
+}
+
+#define A_POOL	(WQ_UNBOUND | WQ_MEM_RECLAIM)
+
+/* Another work item of the pool runs, and ends when it may. */
+static void other_runs(struct work_struct *work)
+{
+	struct control_fixture *fx = container_of(work, struct control_fixture, other);
+
+	fx->other_sees = wq_flush_key(fx->base.q, "a", 1, 0);
+	complete(&fx->other_runs);
+	wait_for_completion_timeout(&fx->other_ends, 60 * HZ);
+}
+
+static void start_other(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	INIT_WORK(&fx->other, other_runs);
+	queue_work(fx->pool, &fx->other);
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&fx->other_runs, 30 * HZ), 0UL);
+}
+
+static void end_other(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	complete_all(&fx->other_ends);
+	flush_work(&fx->other);
+}
+
+/* No worker ever finds nothing to do, and the pool runs one work item at a time. */
+static void worker_lets_other_work_items_of_its_pool_run(struct kunit *test)
+{
+	limited(test, wq_limiter_exponential(0, 0));
+	use_pool(test, A_POOL, 1);
+	control(test, 2, UINT_MAX, fail);
+	add_each(test, "abcd");
+	ASSERT_EVENTUALLY(test, runs_of_all(test) > 100);
+	start_other(test);
+	end_other(test);
+	expect_stop_at_once(test, false);
+}
+
+/* The other controller has slept behind the worker that was woken for the key. */
+static void stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+	struct wq_controller_params *p;
+
+	use_pool(test, A_POOL, 1);
+	control(test, 1, 0, succeed);
+	fx->second = fx->c;
+	start_other(test);
+	p = params(test, 1, 0, succeed);
+	p->pool = NULL;
+	start_by(test, p);
+	ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 1);
+	add(test, "a");
+	rest(fixture(test));
+	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
+	KUNIT_EXPECT_EQ(test, wq_controller_stop(fx->second), 0);
+	fx->second = NULL;
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	end_other(test);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void drain_and_stop_by_a_work_item_fail_with_EDEADLK(struct kunit *test)
+{
+	use_pool(test, A_POOL, 0);
+	drain_and_stop_by_fn_and_gave_up_fail_with_EDEADLK(test);
+}
+
+/* Also while a worker with the same pool works on the key. */
+static void work_item_that_is_no_worker_may_wait(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	use_pool(test, A_POOL, 0);
+	control(test, 1, 0, hold);
+	add(test, "a");
+	entered(test, 1);
+	start_other(test);
+	KUNIT_EXPECT_EQ(test, fx->other_sees, -EAGAIN);
+	end_other(test);
+	let_all_go(test);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static s64 stop_the_second(struct control_fixture *fx, struct tally *t, int n)
+{
+	if (n == 1) {
+		expect_same(&fx->verdict, wq_controller_stop(fx->second), 0, "stop by fn");
+		fx->second = NULL;
+	}
+	return 0;
+}
+
+static s64 succeed_plainly(void *data, const void *key, size_t len)
+{
+	return 0;
+}
+
+/* Lockdep would report work items of one class that wait for each other. */
+static void fn_may_stop_a_controller_of_another_queue_with_the_same_pool(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+	struct wq_controller_params p = { .workers = 1, .fn = succeed_plainly };
+	struct wq *other = wq_create(NULL);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, other);
+	use_pool(test, A_POOL, 0);
+	p.q = other;
+	p.pool = fx->pool;
+	fx->second = wq_controller_start(&p);
+	KUNIT_EXPECT_NOT_ERR_OR_NULL(test, fx->second);
+	control(test, 1, 0, stop_the_second);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
+	wq_destroy(other);
+}
+
+static void retry_of_a_work_item_without_memory_is_not_lost(struct kunit *test)
+{
+	use_pool(test, A_POOL, 0);
+	a_retry_without_memory_is_not_lost(test);
+}
+
 /* --- load --- */
 
 #define CYCLES	200
@@ -1213,6 +1370,8 @@ static void two_hundred_starts_and_stops_under_load_lose_no_key(struct kunit *te
 		atomic_set(&fx->accepted, 0);
 		atomic_set(&fx->runs, 0);
 		WRITE_ONCE(fx->stopped, false);
+		if (i == CYCLES / 2)
+			use_pool(test, A_POOL, 0);
 		a = start(test, cycle_producer, 0);
 		control(test, 1 + i % 4, 0, succeed_slowly_at_times);
 		if (i % 4)
@@ -1338,6 +1497,10 @@ static VOID_STEP(fails, ((struct control_fixture *)test->priv)->fails = s->arg)
 
 #define RETURNS(ns)		STEP(returns, .arg = ns)
 static VOID_STEP(returns, ((struct control_fixture *)test->priv)->after = s->arg)
+
+/* The controllers from now on have a pool. */
+#define POOL(flags_, max_active)	STEP(pool, .flags = flags_, .arg = max_active)
+static VOID_STEP(pool, use_pool(test, s->flags, s->arg))
 
 #define CONTROL(workers, max_retries, fn) \
 	STEP(control, .flags = workers, .arg = max_retries, .ending = fn)
@@ -1576,6 +1739,50 @@ const struct row wq_controller_rows[] = {
 	    CONTROL(1, 0, succeed), STOP_WITH_DRAIN, GET_FAILS(-ESHUTDOWN), STATE("a", 0)),
 	ROW(start_after_shutdown_runs_the_keys_that_are_left,
 	    ADD_EACH("abc"), SHUTDOWN, CONTROL(2, 0, succeed), COMES_TO(runs, 3), STOP_WITH_DRAIN),
+
+	/* --- pools --- */
+	ROW(controller_with_a_pool_has_no_threads,
+	    POOL(A_POOL, 0), CONTROL(3, 0, succeed), WORKERS(all), IS(0), ADD("a"), IS(1),
+	    COMES_TO_RUNS("a", 1), GONE("a"), WORKERS(all), IS(0), ADD("a"), IS(1),
+	    COMES_TO_RUNS("a", 2), STOP, COUNT(runs, 2)),
+	ROW(pool_runs_as_many_keys_at_once_as_there_are_workers,
+	    POOL(A_POOL, 0), ADD_EACH("abcdefgh"), CONTROL(3, 0, hold), ENTERED(3), LEN(5),
+	    COUNT(running, 3), LET_GO(1), ENTERED(1), LET_ALL_GO, IDLE, COUNT(most, 3),
+	    COUNT(runs, 8), STOP),
+	ROW(idle_workers_of_a_pool_are_woken_one_for_each_key,
+	    POOL(A_POOL, 0), CONTROL(4, 0, hold), ADD_EACH("abc"), ENTERED(3), COUNT(running, 3),
+	    ADD_EACH("de"), ENTERED(1), LEN(1), LET_ALL_GO, IDLE, COUNT(most, 4), STOP),
+	ROW(no_number_of_workers_is_one_with_a_pool,
+	    POOL(A_POOL, 0), ADD_EACH("abc"), CONTROL(0, 0, hold), ENTERED(1), LET_ALL_GO, IDLE,
+	    COUNT(most, 1), COUNT(runs, 3), STOP),
+	ROW(max_active_of_the_pool_counts,
+	    POOL(A_POOL, 1), ADD_EACH("abcdef"), CONTROL(4, 0, succeed), IDLE,
+	    COUNT(most, 1), COUNT(runs, 6), STOP),
+	ROW(workers_of_a_pool_per_CPU_run_keys_as_well,
+	    POOL(WQ_HIGHPRI, 0), ADD_EACH("abcdef"), CONTROL(2, 0, succeed), COMES_TO(runs, 6),
+	    IDLE, STOP),
+	ROW(key_added_during_its_run_in_a_pool_runs_once_more,
+	    POOL(A_POOL, 0), CONTROL(3, 0, hold), ADD("a"), ENTERED(1), ADD("a"), IS(1),
+	    COUNT(running, 1), LET_ALL_GO, IDLE, COUNT(most, 1), RUNS("a", 2), STOP),
+	ROW(key_that_failed_in_a_pool_is_retried_and_given_up,
+	    POOL(A_POOL, 0), CONTROL(2, 3, fail), GIVEN_UP_AFTER(3), STOP),
+	ROW(workers_of_a_pool_wait_while_gets_are_paused,
+	    POOL(A_POOL, 0), CONTROL(2, 0, succeed), PAUSE(WQ_PAUSE_GETS, WQ_FOREVER), ADD("a"),
+	    LEN(1), PAUSE(WQ_PAUSE_GETS, 0), COMES_TO_RUNS("a", 1), IDLE, STOP),
+	ROW(stop_of_a_pool_finishes_keys_in_processing_and_leaves_ready_keys,
+	    POOL(A_POOL, 0), ADD_EACH("abcde"), CONTROL(2, 0, hold), ENTERED(2), BEGIN_STOP(false),
+	    ADD("f"), IS(1), LET_ALL_GO, END_STOP, RUNS("a", 1), RUNS("b", 1), COUNT(runs, 2),
+	    LEN(4), GET("c"), DONE("c"), IS(0)),
+	ROW(stop_of_idle_workers_of_a_pool_is_at_once_and_the_next_controller_goes_on,
+	    POOL(A_POOL, 0), CONTROL(3, 0, succeed), ADD("a"), COMES_TO_RUNS("a", 1), IDLE,
+	    STOP_AT_ONCE(false), ADD("b"), IS(1), LEN(1), CONTROL(2, 0, succeed),
+	    COMES_TO_RUNS("b", 1), STOP),
+	ROW(drain_and_stop_of_a_pool_run_a_key_again_that_was_added_while_it_ran,
+	    POOL(A_POOL, 0), ADD("a"), CONTROL(4, 0, hold), ENTERED(1), ADD("a"), IS(1),
+	    BEGIN_STOP(true), LET_ALL_GO, END_STOP, RUNS("a", 2), LEN(0)),
+	ROW(workers_of_a_pool_run_a_key_that_becomes_ready_after_a_shutdown,
+	    POOL(A_POOL, 0), ADD("x"), GET("x"), ADD("x"), IS(1), CONTROL(2, 0, succeed), SHUTDOWN,
+	    ADD("y"), IS(-ESHUTDOWN), DONE("x"), IS(1), COMES_TO_RUNS("x", 1), IDLE, STOP),
 	{}
 };
 
@@ -1608,6 +1815,12 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(start_without_threads_leaves_nothing_behind),
 	KUNIT_CASE_SLOW(a_retry_without_memory_is_not_lost),
 	KUNIT_CASE_SLOW(stop_ends_when_a_retry_has_no_memory),
+	KUNIT_CASE(worker_lets_other_work_items_of_its_pool_run),
+	KUNIT_CASE(stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun),
+	KUNIT_CASE(drain_and_stop_by_a_work_item_fail_with_EDEADLK),
+	KUNIT_CASE(work_item_that_is_no_worker_may_wait),
+	KUNIT_CASE(fn_may_stop_a_controller_of_another_queue_with_the_same_pool),
+	KUNIT_CASE_SLOW(retry_of_a_work_item_without_memory_is_not_lost),
 	KUNIT_CASE_SLOW(two_hundred_starts_and_stops_under_load_lose_no_key),
 	KUNIT_CASE(under_load_each_add_is_covered_whatever_becomes_of_the_runs),
 	{}

@@ -292,6 +292,9 @@ void wq_limiter_free(struct wq_limiter *l);
  *	has a touch operation.
  * @max_retries: how many failures of a key in a row are retried; the next one parks the key.  0:
  *	all of them.  At most WQ_MAX_RETRIES
+ * @freezable: the queue's thread, and the threads of its controllers, freeze when the machine is
+ *	suspended: a thread of a controller after its current key.  Otherwise they do not freeze,
+ *	as a workqueue without WQ_FREEZABLE.  For a controller with a pool the pool's flag applies
  * @account: charge the memory of the queue and of all of its keys to the memory cgroup of the
  *	caller, as with GFP_KERNEL_ACCOUNT.  Adds do not use the reserves for GFP_ATOMIC then.
  *	Otherwise the memory is charged to no cgroup, but for keys that a process adds
@@ -311,6 +314,7 @@ struct wq_params {
 	s64 lease;
 	bool no_map;
 	unsigned int max_retries;
+	bool freezable;
 	bool account;
 	/* private: of a queue that a process creates */
 	s64 slack;

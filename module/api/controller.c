@@ -27,6 +27,9 @@
  * items of the pool have their turns, and a freeze or a flush of the pool ends.  The bound is a
  * time, because one key can take as long as a million others.
  *
+ * If the queue is freezable, a thread freezes while it waits for a key, and ends its turn in the
+ * same way if the machine is to be suspended.
+ *
  * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait
  * for the key or embedded entry of the run would wait for the worker itself.  They fail with
  * -EDEADLK.  For this a worker notes the token of its run until the last of these functions has
@@ -36,6 +39,7 @@
  */
 #include <linux/completion.h>
 #include <linux/err.h>
+#include <linux/freezer.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/minmax.h>
@@ -213,13 +217,14 @@ static int controller_next(struct controller_worker *w, struct wq_cause *cause, 
 			return ret;
 		/* No memory for the retry: the worker holds the key until there is some. */
 		schedule_timeout_idle(WQ_NOMEM_PAUSE);
+		try_to_freeze();
 	}
 }
 
-/* Whether a worker leaves its place to others after a run. */
+/* Whether a worker leaves its place to others, or freezes, after a run. */
 static bool controller_yields(const struct controller_worker *w)
 {
-	return w->c->params.pool && time_after(jiffies, w->turn_end);
+	return w->c->params.pool ? time_after(jiffies, w->turn_end) : freezing(current);
 }
 
 /*
@@ -271,14 +276,20 @@ static int controller_look(void *arg)
 
 static int controller_thread(void *arg)
 {
-	static const struct wq_sleep idle = { .state = TASK_IDLE, .exclusive = true };
 	struct controller_worker *w = arg;
 	struct wq_controller *c = w->c;
 	struct wq *q = c->params.q;
+	struct wq_sleep idle = {
+		.state = TASK_IDLE | (q->freezable ? TASK_FREEZABLE : 0),
+		.exclusive = true,
+	};
 
+	if (q->freezable)
+		set_freezable();
 	/* A thread that misses the begin of a stop here sees it in controller_take(). */
 	while (!READ_ONCE(c->stopping)) {
 		controller_process(w, WQ_FOREVER);
+		try_to_freeze();
 		/* After a plain shut down no get waits, but keys can be given back: wait here. */
 		wq_sleep(&q->getters, idle, S64_MAX, controller_look, w);
 	}

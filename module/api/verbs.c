@@ -88,8 +88,8 @@ EXPORT_SYMBOL_GPL(wq_create);
  * processed.  For processes that have it open, the queue is shut down and empty.
  *
  * The caller ensures that no other call of the kernel API for this queue is in
- * progress or follows.  It must not call this while kernel threads are frozen, because
- * the function waits for the queue's thread.
+ * progress or follows.  If the queue is freezable, it must not call this while kernel threads are
+ * frozen, because the function waits for the queue's thread.
  *
  * Context: process, may sleep.
  */

@@ -286,6 +286,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->releases = q->order && q->order->release;
 	q->clock = params->clock;
 	q->leased = params->lease;
+	q->freezable = params->freezable;
 	q->max_idle = WQ_MAX_IDLE;
 	if (params->name)
 		strscpy(q->name, params->name, sizeof(q->name));

@@ -8,6 +8,9 @@
  * an earlier time wakes it.  It sets its state to sleep before it looks, so a wake-up
  * between its look and its sleep is not lost.
  *
+ * By default the thread does not freeze when the machine is suspended, as a workqueue without
+ * WQ_FREEZABLE.  So keys can become ready while other tasks are frozen.
+ *
  * wq_create() makes the thread, so that a delay never waits for memory or for a work item: a
  * driver may retry what memory reclaim waits for.
  *
@@ -114,7 +117,8 @@ static int wq_thread_fn(void *arg)
 	struct wq *q = arg;
 	ktime_t expires;
 
-	set_freezable();
+	if (q->freezable)
+		set_freezable();
 	for (;;) {
 		/* Pairs with the wake-up in wq_unlock(), see the head of state/lock.c. */
 		set_current_state(TASK_INTERRUPTIBLE);

@@ -174,6 +174,7 @@ struct wq {
 	wait_queue_head_t wr_wait;	/* pollers of files that are open for writing */
 	wait_queue_head_t overdue;	/* waiters for fences, which @timer wakes */
 	struct task_struct *thread;	/* L: drives delays and leases, see queue/thread.c */
+	bool freezable;			/* C: its threads freeze, see wq_params.freezable */
 	struct hrtimer timer;		/* of a process's queue, instead of the thread */
 	s64 fired;			/* L: when the timer expired last */
 	s64 retry;			/* L: its last wait for a call; 0: one has caught up */

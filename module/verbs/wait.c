@@ -113,13 +113,21 @@ static int get_look(void *arg)
 	return ret == -EAGAIN && get_is_deserted(g->q, g->c) ? -EIDRM : ret;
 }
 
+/*
+ * Whether a get of @c freezes.  A process must not keep the machine from suspending, nor notice
+ * that it was suspended.  NULL: a thread of a controller.
+ */
+static bool get_freezes(const struct wq *q, const struct wq_consumer *c)
+{
+	return c ? !!c->pid : q->freezable;
+}
+
 int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
 {
 	struct wq_get_wait g = { .q = q, .c = c, .take = take, .arg = arg };
-	/* A process must not keep the machine from suspending, nor notice that it was suspended. */
 	struct wq_sleep how = {
-		.state = TASK_INTERRUPTIBLE | (c && c->pid ? TASK_FREEZABLE : 0),
+		.state = TASK_INTERRUPTIBLE | (get_freezes(q, c) ? TASK_FREEZABLE : 0),
 		.exclusive = true,
 	};
 	struct wq_cs cs;

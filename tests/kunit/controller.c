@@ -454,9 +454,9 @@ static bool idle(struct kunit *test)
 	return !st->ready && !st->processing && !st->delayed;
 }
 
-/* Threads whose names have a prefix: how many there are, wait, and look hung. */
+/* Threads whose names have a prefix: how many there are, wait, look hung, and can be frozen. */
 struct threads {
-	unsigned int all, waiting, hung;
+	unsigned int all, waiting, hung, freezable;
 	char names[8][TASK_COMM_LEN];
 };
 
@@ -476,6 +476,7 @@ static struct threads threads(const char *prefix)
 		if (n.all < ARRAY_SIZE(n.names))
 			memcpy(n.names[n.all], p->comm, TASK_COMM_LEN);
 		n.all++;
+		n.freezable += !(p->flags & PF_NOFREEZE) && state & TASK_FREEZABLE;
 		n.waiting += is_asleep(p, TASK_NORMAL);
 		/* as khungtaskd and the load average see it */
 		n.hung += (state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE;
@@ -1546,6 +1547,10 @@ static s64 step_workers(struct kunit *test, const struct step *s)
 	return field_at(&n, s->arg, s->flags);
 }
 
+/* Whether the queue's own thread freezes. */
+#define THREAD_FREEZES(is)	STEP(thread_freezes), BECOMES(is)
+static VALUE_STEP(thread_freezes, queue_thread_freezes(queue(test)))
+
 #define WORKERS_SLEEP		STEP(workers_sleep)
 static VOID_STEP(workers_sleep, workers_sleep(test))
 
@@ -1607,6 +1612,14 @@ const struct row wq_controller_rows[] = {
 	    COMES_TO_RUNS("c", 1), STOP_WITH_DRAIN, COUNT(runs, 4)),
 	ROW(workers_that_wait_do_not_look_hung,
 	    CONTROL(3, 0, succeed), WORKERS_WAIT(3), WORKERS(hung), IS(0), STOP),
+
+	ROW(threads_of_a_freezable_queue_freeze_while_they_wait,
+	    LIMITED(MSEC, MSEC, .freezable = true), THREAD_FREEZES(true), CONTROL(3, 0, succeed),
+	    WORKERS_WAIT(3), WORKERS(freezable), IS(3), ADD("a"), COMES_TO_RUNS("a", 1), SHUTDOWN,
+	    WORKERS(freezable), BECOMES(3), STOP),
+	ROW(threads_of_a_queue_do_not_freeze_by_default,
+	    LIMITED(MSEC, MSEC), THREAD_FREEZES(false), CONTROL(3, 0, succeed), WORKERS_WAIT(3),
+	    WORKERS(freezable), IS(0), SHUTDOWN, WORKERS_SLEEP, WORKERS(freezable), IS(0), STOP),
 
 	/* --- results --- */
 	ROW(a_key_that_is_done_is_forgotten,

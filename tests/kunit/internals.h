@@ -362,6 +362,12 @@ static inline __poll_t queue_poll(struct wq *q, struct wq_consumer *c)
 	return wq_poll_mask(q, c);
 }
 
+/* Whether the thread of a queue can be frozen. */
+static inline bool queue_thread_freezes(const struct wq *q)
+{
+	return !(READ_ONCE(q->thread->flags) & PF_NOFREEZE);
+}
+
 /* Whether this task holds the map that a drain acquires; needs CONFIG_LOCKDEP. */
 static inline bool queue_drain_map_is_held(struct wq *q)
 {

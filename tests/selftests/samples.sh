@@ -411,7 +411,7 @@ test_sensors_run_after_interrupts_and_failures_are_retried() {
 	is "users of wq" "$idle" "$(users)"
 }
 
-# The delays of retries are by a thread of the queue, which must freeze.
+# The queue is freezable: its thread and those of the controller must freeze.
 test_sensors_are_retried_after_a_suspend() {
 	local sample=wq_sensors
 	succeeds busybox insmod "$top/wq_sensors.ko" fail=3

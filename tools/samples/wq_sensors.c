@@ -160,6 +160,7 @@ static int __init sensors_init(void)
 	const struct wq_params queue_params = {
 		.name = "sensors",
 		.limiter = wq_limiter_exponential(5 * NSEC_PER_MSEC, NSEC_PER_SEC),
+		.freezable = true,	/* no sensor answers while the machine is suspended */
 	};
 	struct wq_controller_params params = {
 		.name = "sensors",

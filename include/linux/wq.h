@@ -389,6 +389,7 @@ void wq_stats(struct wq *q, struct wq_stat *st);
 int wq_pause(struct wq *q, u32 what, s64 ns);
 void wq_shutdown(struct wq *q);
 int wq_drain(struct wq *q);
+int wq_flush(struct wq *q, s64 timeout);
 bool wq_shutting_down(struct wq *q);
 
 /*
@@ -426,6 +427,7 @@ struct wq_embedded {
 	struct wq *q;
 	u32 disabled;
 	u8 end;		/* WQ_END_*, of the last run that has ended */
+	struct list_head all;	/* in wq.embedded */
 #ifdef CONFIG_LOCKDEP
 	struct lockdep_map map;
 #endif
@@ -611,8 +613,8 @@ static inline s64 WQ_AFTER(s64 ns)
  * A key or an entry without a function fails with -EOPNOTSUPP.
  *
  * The four functions must not wait for their own run, so these calls fail with -EDEADLK: a flush,
- * disable or synchronous cancel of the key or entry of the run, wq_drain() of the queue, and
- * wq_controller_stop() of any of its controllers.
+ * disable or synchronous cancel of the key or entry of the run, wq_drain() and wq_flush() of the
+ * queue, and wq_controller_stop() of any of its controllers.
  */
 struct wq_controller_params {
 	struct wq *q;

@@ -520,7 +520,7 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
 }
 
 /* Begin to wait for the functions of a queue's controllers.  Returns 0, or -EDEADLK. */
-static int wait_for_functions(struct wq *q)
+int wq_controller_begin_wait(struct wq *q)
 {
 	u64 token;
 
@@ -553,7 +553,7 @@ static int wait_for_functions(struct wq *q)
  */
 int wq_drain(struct wq *q)
 {
-	int ret = wait_for_functions(q);
+	int ret = wq_controller_begin_wait(q);
 	struct wq_fence *f;
 
 	if (ret)
@@ -666,7 +666,7 @@ static void controller_stop_takes(struct wq_controller *c)
  */
 int wq_controller_stop(struct wq_controller *c)
 {
-	int ret = wait_for_functions(c->params.q);
+	int ret = wq_controller_begin_wait(c->params.q);
 
 	if (ret)
 		return ret;

@@ -135,12 +135,24 @@ static int embedded_own_slot(struct wq *q, struct wq_vec_prealloc *pre, gfp_t gf
 	return ret;
 }
 
-/* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
-static void embedded_disown(struct wq *q)
+/* Let wq_flush() find the entry.  A flush in progress is ahead of it, and does not wait for it. */
+static void embedded_list(struct wq_embedded *x)
 {
 	struct wq_cs cs;
 
+	wq_lock(&cs, x->q);
+	list_add(&x->all, &x->q->embedded);
+	wq_unlock(&cs);
+}
+
+/* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
+static void embedded_disown(struct wq_embedded *x)
+{
+	struct wq *q = x->q;
+	struct wq_cs cs;
+
 	wq_lock(&cs, q);
+	list_del(&x->all);
 	wq_heap_disown(&q->heap);
 	q->nr_embedded--;
 	wq_unlock(&cs);
@@ -171,6 +183,7 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 	embedded_debug_begin(x, on_stack);
 	*x = (struct wq_embedded){ .q = wq_pin(q), .end = WQ_END_NO_RUN };
 	lockdep_init_map(&x->map, name, key, 0);
+	embedded_list(x);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(__wq_embedded_init);
@@ -221,7 +234,7 @@ static void embedded_remove(struct wq_embedded *x)
 		wq_give_back_entry(&cs, &x->entry);
 	embedded_drop(&cs, x);
 	wq_unlock(&cs);
-	embedded_disown(x->q);
+	embedded_disown(x);
 }
 #endif
 
@@ -337,7 +350,7 @@ void wq_embedded_exit(struct wq_embedded *x)
 	if (run)
 		embedded_end_own(x, run);
 	embedded_disable_sync(x, false);
-	embedded_disown(q);
+	embedded_disown(x);
 	embedded_debug_end(x);
 	wq_unpin(q);
 }

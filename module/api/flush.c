@@ -1,20 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel API for waits for the runs of a key, and for keys that are disabled.
+ * The kernel API for waits for the runs of a key or of a whole queue, and for keys that are
+ * disabled.
  *
  * verbs/watch.c has the rules.
+ *
+ * A flush of a whole queue walks its entries: first the keys, by their places in the table, then
+ * the embedded entries, by a mark in wq.embedded.  It waits for each entry that is dirty or in
+ * processing.  A key that was added before the flush and has not had its run is in the table until
+ * the run has ended, so the walk finds it.
+ *
+ *  - The walk passes each place once, so the flush ends, although keys are added all the time.
+ *  - The walk only goes on between waits.  The fences of WQ_FLUSH_WAITS entries are joined first,
+ *    and then all of them are waited for.  Otherwise a queue that has always n ready keys, and that
+ *    are always others, would make the flush n times as long as the queue.
+ *  - The fences need one allocation.  If there is no memory, the flush has one fence, which is on
+ *    its stack.  They are fences of one waiter, see base/fence.c.
+ *  - New embedded entries are added ahead of the mark, so the flush does not see them.
  */
 #include <linux/err.h>
 #include <linux/export.h>
+#include <linux/slab.h>
 
 #include "api/controller.h"
+#include "state/state.h"
 #include "verbs/key.h"
 #include "verbs/wait.h"
 #include "verbs/watch.h"
 
 /*
  * Begin a wait of the kernel API.  lockdep reports a wait with a lock held that the function of a
- * controller takes.  A controller's own thread may wait for other keys of the queue.
+ * controller takes.  A controller's own worker may wait for other keys of the queue.
  */
 static int flush_begin_kernel(struct wq *q, struct wq_watch *w)
 {
@@ -162,3 +178,187 @@ int wq_enable_key(struct wq *q, const void *key, size_t len)
 	return !ret && info.state & WQ_KEY_DISABLED;
 }
 EXPORT_SYMBOL_GPL(wq_enable_key);
+
+#define WQ_FLUSH_WAITS	128U	/* entries that a flush of a queue waits for at a time */
+
+struct flush_wait {
+	struct wq_fence fence;
+	struct completion unused;
+};
+
+/* A flush of a queue. */
+struct flush_walk {
+	struct wq *q;
+	u64 place;			/* in the table */
+	bool keys_done, done;		/* the end of the table, and of the embedded entries */
+	struct wq_embedded mark;	/* in wq.embedded; it has no queue, unlike the entries */
+	struct flush_wait *waits;
+	unsigned int n, max;		/* waits that have begun, and that there may be */
+};
+
+/* Begin to wait for an entry that needs a run, or whose run is in progress. */
+static void flush_join(struct flush_walk *f, struct wq_entry *e)
+{
+	struct flush_wait *w;
+
+	lockdep_assert_held(&f->q->lock);
+	if (!(e->state & (ENTRY_DIRTY | ENTRY_PROCESSING)))
+		return;
+	w = &f->waits[f->n++];
+	wq_fence_init_on_stack(&w->fence, &w->unused);
+	wq_fence_join(&f->q->fences, e, false, &w->fence);
+	wq_fence_put(&w->fence);
+}
+
+static void flush_next_key(struct wq_cs *cs, struct flush_walk *f)
+{
+	struct wq_entry *e = wq_walk(cs, &f->place);
+
+	if (e)
+		flush_join(f, e);
+	f->keys_done = !f->place;
+}
+
+static void flush_next_object(struct wq_cs *cs, struct flush_walk *f)
+{
+	struct list_head *next = f->mark.all.next;
+	struct wq_embedded *x = list_entry(next, struct wq_embedded, all);
+
+	wq_assert_locked(cs);
+	f->done = next == &f->q->embedded;
+	if (f->done)
+		return;
+	list_move(&f->mark.all, next);
+	/* Else it is the mark of another flush. */
+	if (x->q)
+		flush_join(f, &x->entry);
+}
+
+/* Walk on by one hold of the lock. */
+static void flush_walk(struct flush_walk *f)
+{
+	struct wq_cs cs;
+	int i;
+
+	wq_lock(&cs, f->q);
+	for (i = 0; i < WQ_BATCH && f->n < f->max && !f->done; i++) {
+		if (f->keys_done)
+			flush_next_object(&cs, f);
+		else
+			flush_next_key(&cs, f);
+	}
+	wq_unlock(&cs);
+}
+
+/* Wait for all entries that the walk has joined.  After an error the others are given up. */
+static int flush_sleep(struct flush_walk *f, s64 deadline)
+{
+	struct flush_wait *w;
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < f->n; i++) {
+		w = &f->waits[i];
+		if (ret >= 0)
+			ret = wq_fence_sleep(f->q, &w->fence, WQ_KILLABLE, deadline);
+		wq_flush_end(f->q, &w->fence);
+		wait_for_completion(&w->unused);
+	}
+	f->n = 0;
+	return min(ret, 0);
+}
+
+/* Set the mark, and how many waits there may be.  Returns false if there is nothing to wait for. */
+static bool flush_begin(struct flush_walk *f)
+{
+	struct wq *q = f->q;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	f->max = min(q->nr_processing + wq_nr_ready(q), WQ_FLUSH_WAITS);
+	if (f->max)
+		list_add(&f->mark.all, &q->embedded);
+	wq_unlock(&cs);
+	return f->max;
+}
+
+static void flush_end(struct flush_walk *f)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, f->q);
+	list_del(&f->mark.all);
+	wq_unlock(&cs);
+}
+
+/* wq_flush() without a wait, from any context. */
+static int flush_look_at_queue(struct wq *q)
+{
+	struct wq_cs cs;
+	bool idle;
+	u64 token;
+
+	if (wq_controller_is_own(q, &token))
+		return -EDEADLK;
+	wq_lock(&cs, q);
+	idle = wq_is_drained(q);
+	wq_unlock(&cs);
+	return idle ? 0 : -EAGAIN;
+}
+
+/**
+ * wq_flush() - wait until all adds to a queue have had their runs
+ * @q: the queue
+ * @timeout: how long to wait, in ns; 0: do not wait; WQ_FOREVER, or any negative value: wait
+ *	until the runs have ended
+ *
+ * Each add before the call, of a key or of an embedded entry, has had its full run when this
+ * returns 0, or a cancel has dropped that run.  How the runs ended does not matter.  A delayed
+ * key, which can be a retry, is no add before it is due, so the call does not wait for it.  It does
+ * not wait for parked keys either.  A run that is given back is not over.
+ *
+ * The queue goes on.  Adds during the call are accepted, and the call waits for some of them, but
+ * for no key or entry more than once.  While gets are paused no run begins, so the call waits for
+ * the resume.  After a shut down it waits until the keys that are left have had their runs.
+ *
+ * The call needs no memory to succeed.
+ *
+ * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
+ * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.  The caller must hold none of the queue's keys.  If lockdep is on,
+ * it reports a wait with a lock held that a controller's function takes.
+ *
+ * Return: 0; -EAGAIN: a key is ready or processing, and @timeout is 0; -ETIMEDOUT; -ERESTARTSYS: a
+ * fatal signal ended the wait; -EDEADLK: the caller is a function of a controller of this queue.
+ */
+int wq_flush(struct wq *q, s64 timeout)
+{
+	struct flush_walk f = { .q = q };
+	s64 deadline = wq_deadline(timeout);
+	struct flush_wait one;
+	int ret;
+
+	if (!timeout)
+		return flush_look_at_queue(q);
+	might_sleep();
+	ret = wq_controller_begin_wait(q);
+	if (ret || !flush_begin(&f))
+		return ret;
+	f.waits = kmalloc_array(f.max, sizeof(one), GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN);
+	if (!f.waits) {
+		f.waits = &one;
+		f.max = 1;
+	}
+	do {
+		while (f.n < f.max && !f.done) {
+			flush_walk(&f);
+			cond_resched();
+		}
+		ret = flush_sleep(&f, deadline);
+	} while (!ret && !f.done);
+	flush_end(&f);
+	if (f.waits != &one)
+		kfree(f.waits);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(wq_flush);

@@ -44,7 +44,7 @@
  * completed.  If waits shared such a fence, a waiter could not return at its timeout before the
  * others have run, which may be frozen.  As they do not share it, a done walks all waits for its
  * entry.  These are few: no process can open the queue, so each is a task of the kernel module that
- * has the object.
+ * has the object.  A flush of a whole queue has such fences as well, one of each key.
  *
  * The caller holds the queue's lock, unless a comment states something else.
  */
@@ -146,7 +146,7 @@ static struct wq_fence *fence_find(struct wq_fences *fs, const struct wq_entry *
 	struct wq_fence *f;
 
 	for (f = fence_first(fs, e); f; f = fence_next(f))
-		if (is_next(f) == next)
+		if (!f->unused && is_next(f) == next)
 			return f;
 	return NULL;
 }

@@ -299,6 +299,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	INIT_LIST_HEAD(&q->all);
 	INIT_LIST_HEAD(&q->sources);
 	INIT_LIST_HEAD(&q->controllers);
+	INIT_LIST_HEAD(&q->embedded);
 	return q;
 
 free_order:

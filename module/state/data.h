@@ -155,6 +155,7 @@ struct wq {
 	struct wq_fence *drain;		/* L: the fence of a drain that a wait is for; NULL: none */
 	u32 nr_consumers;		/* L: open files */
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
+	struct list_head embedded;	/* L: embedded entries, and marks, see api/flush.c */
 	struct wq_fences fences;	/* L */
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
 	struct list_head parked;	/* L: parked keys, the one parked longest first */
@@ -173,8 +174,8 @@ struct wq {
 
 	wait_queue_head_t wr_wait;	/* pollers of files that are open for writing */
 	wait_queue_head_t overdue;	/* waiters for fences, which @timer wakes */
-	struct task_struct *thread;	/* L: drives delays and leases, see queue/thread.c */
 	bool freezable;			/* C: its threads freeze, see wq_params.freezable */
+	struct task_struct *thread;	/* L: drives delays and leases, see queue/thread.c */
 	struct hrtimer timer;		/* of a process's queue, instead of the thread */
 	s64 fired;			/* L: when the timer expired last */
 	s64 retry;			/* L: its last wait for a call; 0: one has caught up */
@@ -201,7 +202,7 @@ struct wq {
 	};
 	char name[WQ_NAME_MAX];		/* C */
 	struct lock_class_key drain_key;
-	struct lockdep_map drain_map;	/* held by controllers' threads, see wq_drain(); */
+	struct lockdep_map drain_map;	/* held by controllers' workers, see wq_drain(); */
 					/* initialized by wq_create() alone */
 };
 

@@ -1017,6 +1017,73 @@ static void disable_sync_waits_for_the_run(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_embedded_enable(&A->x), 1);
 }
 
+/* --- flush of the whole queue --- */
+
+static int queue_flusher(struct actor *a)
+{
+	return wq_flush(a->q, a->timeout);
+}
+
+static struct actor *start_queue_flush(struct kunit *test)
+{
+	struct actor *a = start(test, queue_flusher, LIMIT);
+
+	sleeps(test, a);
+	return a;
+}
+
+static void flush_of_the_queue_waits_for_objects_and_keys(struct kunit *test)
+{
+	struct wq_item item = add_and_get_object(test, A);
+	struct actor *a;
+
+	add_object(B);
+	add(test, "key");
+	delay_object(C, SEC);
+	a = start_queue_flush(test);
+	KUNIT_EXPECT_EQ(test, wq_done(queue(test), &item), 0);
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_EXPECT_EQ(test, wq_done(queue(test), &item), 0);
+	EXPECT_STILL_WAITS(test, a);
+	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_done(queue(test), &item), 0);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, wq_flush(queue(test), 0), 0);
+}
+
+/* The flush is at A.  The others come and go. */
+static void objects_may_come_and_go_during_a_flush_of_the_queue(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a, *b;
+
+	add_object(A);
+	a = start_queue_flush(test);
+	b = start_queue_flush(test);
+	exit_object(B);
+	KUNIT_ASSERT_EQ(test, init_object(object(test, 3), queue(test)), 0);
+	add_object(object(test, 3));
+	exit_object(C);
+	KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_done(queue(test), &item), 0);
+	/* The new object is ready, but was not there when the flushes began. */
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, result(test, b), 0);
+	KUNIT_EXPECT_EQ(test, query_object(object(test, 3)), READY);
+}
+
+static void exit_of_an_object_ends_the_flush_of_the_queue(struct kunit *test)
+{
+	struct actor *a;
+
+	add_object(A);
+	a = start_queue_flush(test);
+	exit_object(A);
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+}
+
 /* --- flush --- */
 
 static void flush_of_an_idle_object_reports_the_last_run(struct kunit *test)
@@ -1426,7 +1493,8 @@ static s64 only_fail(void *data, struct wq_embedded *x)
 	return -EIO;
 }
 
-static void expect_mortal(struct kunit *test, bool by_gave_up, bool add_first)
+static void expect_mortal(struct kunit *test, struct workqueue_struct *pool, bool by_gave_up,
+			  bool add_first)
 {
 	struct embedded_fixture *fx = embedded(test);
 	struct wq_controller_params params;
@@ -1436,6 +1504,7 @@ static void expect_mortal(struct kunit *test, bool by_gave_up, bool add_first)
 	objects_in_real_time(test);
 	params = controller_params(test);
 	params.max_retries = 0;
+	params.pool = pool;
 	params.embedded_fn = by_gave_up ? only_fail : free_itself;
 	params.embedded_gave_up = by_gave_up ? fail_and_free_itself : NULL;
 	fx->controller = wq_controller_start(&params);
@@ -1457,13 +1526,16 @@ static void expect_mortal(struct kunit *test, bool by_gave_up, bool add_first)
 
 static void an_object_can_be_freed_by_its_own_function(struct kunit *test)
 {
-	expect_mortal(test, false, false);
-	expect_mortal(test, false, true);
+	expect_mortal(test, NULL, false, false);
+	expect_mortal(test, NULL, false, true);
+	expect_mortal(test, system_unbound_wq, false, false);
+	expect_mortal(test, system_unbound_wq, false, true);
 }
 
 static void an_object_that_is_given_up_can_be_freed_by_the_function_that_is_told(struct kunit *test)
 {
-	expect_mortal(test, true, false);
+	expect_mortal(test, NULL, true, false);
+	expect_mortal(test, system_unbound_wq, true, false);
 }
 
 /* lockdep reports a wait for an entry by a run that holds the map. */
@@ -1925,6 +1997,9 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(a_disabled_object_refuses_adds),
 	KUNIT_CASE(disable_counts),
 	KUNIT_CASE(disable_sync_waits_for_the_run),
+	KUNIT_CASE(flush_of_the_queue_waits_for_objects_and_keys),
+	KUNIT_CASE(objects_may_come_and_go_during_a_flush_of_the_queue),
+	KUNIT_CASE(exit_of_an_object_ends_the_flush_of_the_queue),
 	KUNIT_CASE(flush_of_an_idle_object_reports_the_last_run),
 	KUNIT_CASE(flush_without_timeout_does_not_wait),
 	KUNIT_CASE(flush_ends_at_its_timeout),

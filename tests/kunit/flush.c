@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wq: KUnit suite of wq_flush_key(), wq_disable_key() and wq_enable_key().
+ * wq: KUnit suite of wq_flush_key(), wq_flush(), wq_disable_key() and wq_enable_key().
  */
 #include <linux/err.h>
 #include <linux/irq_work.h>
@@ -40,6 +40,12 @@ static int enable(struct kunit *test, const char *key)
 static int flusher(struct actor *a)
 {
 	return wq_flush_key(a->q, a->arg, strlen(a->arg), a->timeout);
+}
+
+/* An actor that flushes the whole queue. */
+static int queue_flusher(struct actor *a)
+{
+	return wq_flush(a->q, a->timeout);
 }
 
 static int disabler(struct actor *a)
@@ -619,15 +625,91 @@ static void flush_without_memory_fails_with_ENOMEM(struct kunit *test)
 	KUNIT_EXPECT_GE(test, nomem, 1U);
 }
 
+/* --- the whole queue --- */
+
+#define QUEUE_KEYS	300	/* more than a flush waits for at a time */
+
+static void flush_of_a_queue_waits_for_more_keys_than_it_has_fences(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+	u32 i;
+
+	for (i = 0; i < QUEUE_KEYS; i++)
+		KUNIT_ASSERT_EQ(test, wq_add(queue(test), &i, sizeof(i)), 1);
+	a = start(test, queue_flusher, LONG);
+	sleeps(test, a);
+	for (i = 0; i < QUEUE_KEYS; i++) {
+		ASSERT_SAME(test, has_ended(a), false, "flushed after %u runs", i);
+		KUNIT_ASSERT_EQ(test, get_number(test, &item), (s64)i);
+		KUNIT_ASSERT_EQ(test, wq_done(queue(test), &item), 0);
+	}
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+}
+
+/* Each run adds its key again, so the queue is never empty. */
+static void flush_of_a_queue_ends_although_keys_are_added_all_the_time(struct kunit *test)
+{
+	struct wq_item item;
+	struct actor *a;
+	u32 i, n = 0;
+
+	for (i = 0; i < QUEUE_KEYS; i++)
+		KUNIT_ASSERT_EQ(test, wq_add(queue(test), &i, sizeof(i)), 1);
+	a = start(test, queue_flusher, LONG);
+	sleeps(test, a);
+	/* The flush waits at most once for each key, and a round of runs ends each wait. */
+	while (!has_ended(a) && n++ < 1000 * QUEUE_KEYS) {
+		KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
+		KUNIT_ASSERT_EQ(test, wq_add(queue(test), item.key, item.len), 1);
+		KUNIT_ASSERT_EQ(test, wq_done(queue(test), &item), WQ_RESULT_READY);
+		if (n % QUEUE_KEYS == 0)
+			rest(fixture(test));
+	}
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->ready, (u64)QUEUE_KEYS);
+}
+
+static int flush_without_memory(struct actor *a)
+{
+	int ret;
+
+	fail_nth(1);
+	ret = wq_flush(a->q, a->timeout);
+	a->arg = (void *)(long)has_failed();
+	return ret;
+}
+
+static void flush_of_a_queue_needs_no_memory(struct kunit *test)
+{
+	struct actor *a;
+
+	skip_unless_sleepers_fail(test);
+	add(test, "a");
+	add(test, "b");
+	add(test, "c");
+	a = start(test, flush_without_memory, LONG);
+	sleeps(test, a);
+	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 1U);
+	run(test, "a");
+	run(test, "b");
+	EXPECT_STILL_WAITS(test, a);
+	run(test, "c");
+	KUNIT_EXPECT_EQ(test, result(test, a), 0);
+	KUNIT_EXPECT_TRUE(test, a->arg != NULL);
+}
+
 /* --- controllers --- */
 
 struct work {
 	struct irq_work irq;
 	struct kunit *test;
 	const char *wait_for;
-	int flushed, looked, looked_from_irq, disabled, off;
+	int flushed, looked, looked_from_irq, disabled, off, flushed_all, looked_at_all;
 	bool fail;
 	bool go;
+	struct workqueue_struct *pool;
 	struct completion begun;
 };
 
@@ -656,6 +738,8 @@ static s64 work_fn(void *data, const void *key, size_t len)
 		if (!strcmp(w->wait_for, "a")) {
 			w->disabled = wq_disable_key(q, "a", 1, LONG);
 			w->off = wq_disable_key(q, "a", 1, 0);
+			w->flushed_all = wq_flush(q, LONG);
+			w->looked_at_all = wq_flush(q, 0);
 		}
 	}
 	complete(&w->begun);
@@ -675,7 +759,8 @@ static void gave_up(void *data, const void *key, size_t len, int error)
 static struct wq_controller *controller(struct kunit *test, struct work *w, unsigned int workers)
 {
 	struct wq_controller_params params = {
-		.q = queue(test), .workers = workers, .fn = work_fn, .gave_up = gave_up, .data = w,
+		.q = queue(test), .workers = workers, .pool = w->pool, .fn = work_fn,
+		.gave_up = gave_up, .data = w,
 	};
 	struct wq_controller *c;
 
@@ -687,9 +772,9 @@ static struct wq_controller *controller(struct kunit *test, struct work *w, unsi
 	return c;
 }
 
-static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test)
+static void expect_own_run_cannot_be_flushed(struct kunit *test, struct workqueue_struct *pool)
 {
-	struct work w = { .wait_for = "a", .go = true };
+	struct work w = { .wait_for = "a", .go = true, .pool = pool };
 	struct wq_controller *c = controller(test, &w, 1);
 
 	add(test, "a");
@@ -703,6 +788,18 @@ static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test
 	/* Without a wait a run may disable its own key. */
 	KUNIT_EXPECT_EQ(test, w.off, RUNNING);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
+	KUNIT_EXPECT_EQ(test, w.flushed_all, -EDEADLK);
+	KUNIT_EXPECT_EQ(test, w.looked_at_all, -EDEADLK);
+}
+
+static void flush_of_a_controllers_own_run_fails_with_EDEADLK(struct kunit *test)
+{
+	expect_own_run_cannot_be_flushed(test, NULL);
+}
+
+static void flush_by_a_work_item_of_its_own_run_fails_with_EDEADLK(struct kunit *test)
+{
+	expect_own_run_cannot_be_flushed(test, system_unbound_wq);
 }
 
 static void flush_and_disable_by_gave_up_of_its_own_key_fail_with_EDEADLK(struct kunit *test)
@@ -1049,6 +1146,9 @@ static void no_run_is_in_progress_after_a_disable(struct kunit *test)
 
 /* --- steps of rows --- */
 
+#define FLUSH_ALL(ns)		STEP(flush_all, .arg = ns)
+static VALUE_STEP(flush_all, wq_flush(queue(test), s->arg))
+
 #define FLUSH(k, ns)		STEP(flush, .key = k, .arg = ns)
 static VALUE_STEP(flush, flush(test, s->key, s->arg))
 
@@ -1063,6 +1163,7 @@ static VALUE_STEP(kick, wq_kick(queue(test), s->key, strlen(s->key)))
 
 /* Actors, by names. */
 #define START_FLUSH(name, k)	STEP(start_waiter, .as = name, .key = k, .actor = flusher)
+#define START_FLUSH_ALL(name)	STEP(start_waiter, .as = name, .actor = queue_flusher)
 #define START_DISABLE(name, k)	STEP(start_waiter, .as = name, .key = k, .actor = disabler)
 static s64 step_start_waiter(struct kunit *test, const struct step *s)
 {
@@ -1170,6 +1271,48 @@ const struct row wq_flush_rows[] = {
 	    /* The first wait takes memory of the queue. */
 	    FLUSH("b", LONG), IS(WQ_END_NO_RUN), REFUSED(DISABLE("b", LONG), -ENOSPC),
 	    ENABLE("a"), IS(1), ADD("b"), IS(1)),
+	/* --- the whole queue --- */
+	ROW(flush_of_an_idle_queue_returns_at_once,
+	    FLUSH_ALL(0), IS(0), FLUSH_ALL(WQ_FOREVER), IS(0), ADD("a"), RUN("a"), FLUSH_ALL(0),
+	    IS(0), FLUSH_ALL(WQ_FOREVER), IS(0)),
+	ROW(flush_of_a_queue_without_timeout_does_not_wait,
+	    ADD("a"), FLUSH_ALL(0), IS(-EAGAIN), GET("a"), FLUSH_ALL(0), IS(-EAGAIN), DONE("a"),
+	    FLUSH_ALL(0), IS(0)),
+	ROW(flush_of_a_queue_waits_for_ready_keys_and_keys_in_processing,
+	    ADD("a"), ADD("b"), GET("a"), START_FLUSH_ALL("f"), STAT(flushes, 2), DONE("a"),
+	    STILL_WAITS("f"), GET("b"), STILL_WAITS("f"), DONE("b"), ENDS("f", 0),
+	    STAT(flushes, 0)),
+	ROW(flush_of_a_queue_waits_for_the_run_that_an_add_during_a_run_causes,
+	    ADD("a"), GET("a"), ADD("a"), START_FLUSH_ALL("f"), DONE("a"), STILL_WAITS("f"),
+	    GET("a"), STILL_WAITS("f"), DONE("a"), ENDS("f", 0)),
+	ROW(flush_of_a_queue_does_not_wait_for_adds_after_it,
+	    ADD("a"), GET("a"), START_FLUSH_ALL("f"), ADD("a"), IS(1), DONE("a"), ENDS("f", 0),
+	    STATE("a", READY)),
+	ROW(flush_of_a_queue_does_not_wait_for_delayed_parked_and_retried_keys,
+	    ADD("a"), GET("a"), ADD("b"), START_FLUSH_ALL("f"), AFTER_FLAGS("d", SEC, 0),
+	    DONE_WITH("a", 0, WQ_OUTCOME_RETRY), GET("b"),
+	    DONE_WITH("b", 0, WQ_OUTCOME_GIVE_UP), ENDS("f", 0), FLUSH_ALL(0), IS(0),
+	    FLUSH_ALL(WQ_FOREVER), IS(0), STAT(delayed, 2), STAT(parked, 1)),
+	ROW(flush_of_a_queue_that_times_out_leaves_no_wait,
+	    ADD("a"), ADD("b"), FLUSH_ALL(MSEC), IS(-ETIMEDOUT), STAT(flushes, 0), RUN("a"),
+	    RUN("b")),
+	ROW(signal_ends_the_flush_of_a_queue,
+	    ADD("a"), START_FLUSH_ALL("f"), SIGNAL("f", SIGKILL), ENDS("f", -ERESTARTSYS),
+	    STAT(flushes, 0)),
+	ROW(cancel_ends_the_flush_of_a_queue,
+	    ADD("a"), START_FLUSH_ALL("f"), CANCEL("a"), ENDS("f", 0)),
+	ROW(flush_of_a_queue_waits_while_gets_are_paused,
+	    ADD("a"), PAUSE(WQ_PAUSE_GETS, WQ_FOREVER), START_FLUSH_ALL("f"), STILL_WAITS("f"),
+	    PAUSE(WQ_PAUSE_GETS, 0), RUN("a"), ENDS("f", 0)),
+	ROW(flush_of_a_queue_waits_for_keys_that_a_shutdown_has_left,
+	    ADD("a"), SHUTDOWN, START_FLUSH_ALL("f"), STILL_WAITS("f"), RUN("a"), ENDS("f", 0)),
+	ROW(flushes_of_a_queue_at_once_end_alike,
+	    ADD("a"), ADD("b"), START_FLUSH_ALL("f"), START_FLUSH_ALL("g"), STAT(flushes, 4),
+	    RUN("a"), STILL_WAITS("f"), STILL_WAITS("g"), RUN("b"), ENDS("f", 0), ENDS("g", 0)),
+	/* Its fences end with the call, so no other wait may share them. */
+	ROW(flush_of_a_queue_times_out_while_another_waits_for_the_key,
+	    ADD("a"), START("f", queue_flusher, 300 * MSEC), SLEEPS("f"), START_FLUSH("k", "a"),
+	    ENDS("f", -ETIMEDOUT), STILL_WAITS("k"), RUN("a"), ENDS("k", 0)),
 	ROW(disable_waits_for_the_run_in_progress,
 	    ADD("a"), GET("a"), ADD("a"), START_DISABLE("a", "a"), STATE("a", RUNNING | DISABLED),
 	    ADD("a"), IS(-EBUSY), STILL_WAITS("a"), DONE("a"), IS(0),
@@ -1216,7 +1359,11 @@ static struct kunit_case flush_cases[] = {
 	KUNIT_CASE(wait_for_a_run_ends_with_the_run_in_progress),
 	KUNIT_CASE(flush_with_add_waits_for_the_run_of_that_add),
 	KUNIT_CASE(flush_without_memory_fails_with_ENOMEM),
+	KUNIT_CASE(flush_of_a_queue_waits_for_more_keys_than_it_has_fences),
+	KUNIT_CASE(flush_of_a_queue_ends_although_keys_are_added_all_the_time),
+	KUNIT_CASE(flush_of_a_queue_needs_no_memory),
 	KUNIT_CASE(flush_of_a_controllers_own_run_fails_with_EDEADLK),
+	KUNIT_CASE(flush_by_a_work_item_of_its_own_run_fails_with_EDEADLK),
 	KUNIT_CASE(flush_and_disable_by_gave_up_of_its_own_key_fail_with_EDEADLK),
 	KUNIT_CASE(run_of_a_controller_may_flush_another_key),
 	KUNIT_CASE(flush_reports_that_a_controller_gave_the_key_up),

@@ -3,6 +3,7 @@
  * Verbs of the kernel API.  The most frequent ones, wq_add(), wq_get() and wq_done(),
  * are in wq_core.c, and those that shut down are in queue/queue.c.
  */
+#include <linux/bug.h>
 #include <linux/export.h>
 
 #include "core.h"
@@ -84,8 +85,12 @@ EXPORT_SYMBOL_GPL(wq_create);
  * wq_destroy() - end a queue
  * @q: the queue, from wq_create()
  *
- * Shuts the queue down and drops all of its keys, also the keys that are being
- * processed.  For processes that have it open, the queue is shut down and empty.
+ * Shuts the queue down and drops all of its keys, also the keys that processes work on.  For
+ * processes that have it open, the queue is shut down and empty.
+ *
+ * The caller has stopped all controllers of the queue, and has ended the runs that kernel code got.
+ * Otherwise the function warns, as destroy_workqueue() does.  Embedded entries may outlive the
+ * queue, see wq_embedded_exit().
  *
  * The caller ensures that no other call of the kernel API for this queue is in
  * progress or follows.  If the queue is freezable, it must not call this while kernel threads are
@@ -95,9 +100,11 @@ EXPORT_SYMBOL_GPL(wq_create);
  */
 void wq_destroy(struct wq *q)
 {
+	const char *left = wq_user_left(q);
 	struct wq_limiter *limiter;
 	struct wq_cs cs;
 
+	WARN_ONCE(left, "wq: queue \"%s\" is destroyed while %s\n", q->name, left);
 	wq_mount_withdraw(q);
 	wq_shutdown(q);
 	wq_thread_stop(q);

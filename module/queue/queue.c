@@ -356,6 +356,26 @@ void wq_purge(struct wq *q, bool ended)
 		cond_resched();
 	} while (left);
 }
+EXPORT_SYMBOL_IF_KUNIT(wq_purge);
+
+/*
+ * The user for which a wq_destroy() of the queue of a kernel module comes too early, as text for
+ * its warning; NULL: there is none.
+ */
+const char *wq_user_left(struct wq *q)
+{
+	const char *left = NULL;
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	if (!list_empty(&q->controllers))
+		left = "a controller runs";
+	else if (q->kernel.nr_held)
+		left = "a key or an entry is being processed";
+	wq_unlock(&cs);
+	return left;
+}
+EXPORT_SYMBOL_IF_KUNIT(wq_user_left);
 
 /* Free what keys need, of a queue that has none and gets none. */
 static void free_keys(struct wq *q)

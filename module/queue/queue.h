@@ -14,6 +14,7 @@
 struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp);
 void wq_queues_add(struct wq *q);
 void wq_purge(struct wq *q, bool ended);
+const char *wq_user_left(struct wq *q);
 void wq_put(struct wq *q);
 bool wq_defers(void);
 void wq_defer(struct work_struct *work);

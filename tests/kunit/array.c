@@ -48,7 +48,7 @@ static void array_exit(struct kunit *test)
 
 	if (rig && rig->singles) {
 		wq_shutdown(rig->singles);
-		wq_destroy(rig->singles);
+		queue_destroy(rig->singles);
 	}
 	fixture_exit(test);
 }

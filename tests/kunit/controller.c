@@ -1315,13 +1315,38 @@ static void fn_may_stop_a_controller_of_another_queue_with_the_same_pool(struct 
 	add(test, "a");
 	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
 	KUNIT_EXPECT_EQ(test, stop(test, true), 0);
-	wq_destroy(other);
+	queue_destroy(other);
 }
 
 static void retry_of_a_work_item_without_memory_is_not_lost(struct kunit *test)
 {
 	use_pool(test, A_POOL, 0);
 	a_retry_without_memory_is_not_lost(test);
+}
+
+/* --- the end of the queue --- */
+
+/* As wq_destroy() would warn. */
+static void wq_destroy_sees_a_controller_and_a_key_in_processing(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	struct wq_item item;
+
+	add(test, "a");
+	KUNIT_EXPECT_NULL(test, wq_user_left(q));
+	KUNIT_ASSERT_EQ(test, wq_get(q, &item, 0), 0);
+	KUNIT_EXPECT_NOT_NULL(test, wq_user_left(q));
+	KUNIT_EXPECT_EQ(test, wq_done(q, &item), 0);
+	KUNIT_EXPECT_NULL(test, wq_user_left(q));
+	control(test, 1, 0, succeed);
+	KUNIT_EXPECT_NOT_NULL(test, wq_user_left(q));
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_NULL(test, wq_user_left(q));
+	use_pool(test, A_POOL, 0);
+	control(test, 1, 0, succeed);
+	KUNIT_EXPECT_NOT_NULL(test, wq_user_left(q));
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	KUNIT_EXPECT_NULL(test, wq_user_left(q));
 }
 
 /* --- load --- */
@@ -1834,6 +1859,7 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(work_item_that_is_no_worker_may_wait),
 	KUNIT_CASE(fn_may_stop_a_controller_of_another_queue_with_the_same_pool),
 	KUNIT_CASE_SLOW(retry_of_a_work_item_without_memory_is_not_lost),
+	KUNIT_CASE(wq_destroy_sees_a_controller_and_a_key_in_processing),
 	KUNIT_CASE_SLOW(two_hundred_starts_and_stops_under_load_lose_no_key),
 	KUNIT_CASE(under_load_each_add_is_covered_whatever_becomes_of_the_runs),
 	{}

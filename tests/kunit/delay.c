@@ -440,7 +440,7 @@ static int first_delay_with_failures(struct kunit *test, bool there, bool got)
 		}
 		if (ret != 1)
 			refused = -100;
-		wq_destroy(q);
+		queue_destroy(q);
 	}
 	return refused;
 }

@@ -445,7 +445,7 @@ static void init_refuses_a_queue_that_processes_may_open(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
 	KUNIT_ASSERT_EQ(test, init_object(object(test, 3), q), -EINVAL);
-	wq_destroy(q);
+	queue_destroy(q);
 }
 
 static void init_refuses_a_queue_with_leases(struct kunit *test)
@@ -455,7 +455,7 @@ static void init_refuses_a_queue_with_leases(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
 	KUNIT_ASSERT_EQ(test, init_object(object(test, 3), q), -EINVAL);
-	wq_destroy(q);
+	queue_destroy(q);
 }
 
 static void objects_and_max_keys_are_limited_together(struct kunit *test)
@@ -600,7 +600,7 @@ static void an_object_may_be_freed_before_its_waiters_return(struct kunit *test)
 	exit_object(o);
 	memset(o, 0xa5, sizeof(*o));
 	kfree(o);
-	wq_destroy(queue(test));
+	queue_destroy(queue(test));
 	fixture(test)->q = NULL;
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		EXPECT_STILL_WAITS(test, a[i]);
@@ -668,7 +668,7 @@ static void waits_end_with_the_queue(struct kunit *test)
 	a[0] = start_flush(test, A);
 	a[1] = start_waiter(test, canceler, A);
 	a[2] = start_waiter(test, disabler, A);
-	wq_destroy(queue(test));
+	queue_destroy(queue(test));
 	fixture(test)->q = NULL;
 	KUNIT_EXPECT_EQ(test, result(test, pending), WQ_END_OF_QUEUE);
 	KUNIT_EXPECT_EQ(test, result(test, a[0]), WQ_END_OF_QUEUE);
@@ -685,7 +685,7 @@ static void an_object_may_outlive_its_queue(struct kunit *test)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
 	KUNIT_ASSERT_EQ(test, init_object(o, q), 0);
 	add_object(o);
-	wq_destroy(q);
+	queue_destroy(q);
 	KUNIT_EXPECT_EQ(test, query_object(o), 0);
 	KUNIT_EXPECT_EQ(test, add_object(o), -ESHUTDOWN);
 	KUNIT_EXPECT_EQ(test, delay_object(o, SEC), -ESHUTDOWN);
@@ -725,7 +725,7 @@ static void destroy_in_all_states(struct kunit *test, struct wq_params params)
 	objects_of(test, params);
 	add(test, "key");
 	into_all_states(test, o);
-	wq_destroy(queue(test));
+	queue_destroy(queue(test));
 	fixture(test)->q = NULL;
 	for (i = 0; i < STATES; i++) {
 		KUNIT_EXPECT_EQ_MSG(test, query_object(&o[i]), 0, "object %d", i);
@@ -764,7 +764,7 @@ static void destroy_handles_any_number_of_objects(struct kunit *test)
 		else
 			delay_object(&o[i], i);
 	}
-	wq_destroy(queue(test));
+	queue_destroy(queue(test));
 	fixture(test)->q = NULL;
 	for (i = 0; i < HORDE; i++) {
 		ASSERT_SAME(test, query_object(&o[i]), 0, "object %d", i);

@@ -371,7 +371,7 @@ static void end_of_the_queue_ends_a_flush(struct kunit *test)
 	wq_add(q, "ready", 5);
 	KUNIT_EXPECT_EQ(test, consumer_watch(consumer_kernel(q), q, "held", 4, false, &running), 0);
 	KUNIT_EXPECT_EQ(test, consumer_watch(consumer_kernel(q), q, "ready", 5, false, &ready), 0);
-	wq_destroy(q);
+	queue_destroy(q);
 	KUNIT_EXPECT_EQ(test, fence_result(ready), WQ_END_OF_QUEUE);
 	KUNIT_EXPECT_EQ(test, fence_result(running), WQ_END_OF_QUEUE);
 	fence_end(q, ready);

@@ -157,7 +157,7 @@ static void create_checks_the_figures_of_groups(struct kunit *test)
 
 		KUNIT_EXPECT_EQ_MSG(test, PTR_ERR(q), bad[i].error, "%d", i);
 		if (!IS_ERR(q))
-			wq_destroy(q);
+			queue_destroy(q);
 	}
 }
 

@@ -47,7 +47,7 @@ void fixture_exit(struct kunit *test)
 			  fx->step->key ?: fx->step->as ?: "", fx->step->arg);
 	join_actors(fx);
 	if (!IS_ERR_OR_NULL(fx->q))
-		wq_destroy(fx->q);
+		queue_destroy(fx->q);
 	fx->q = NULL;
 }
 
@@ -56,7 +56,7 @@ struct wq *queue_of(struct kunit *test, const struct wq_params *params)
 	struct fixture *fx = fixture(test);
 
 	if (!IS_ERR_OR_NULL(fx->q))
-		wq_destroy(fx->q);
+		queue_destroy(fx->q);
 	fx->q = wq_create(params);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->q);
 	return fx->q;

@@ -184,7 +184,7 @@ static void a_queue_that_processes_may_open_uses_siphash(struct kunit *test)
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
 	KUNIT_EXPECT_FALSE(test, q->hash.pairs);
-	wq_destroy(q);
+	queue_destroy(q);
 	/* As module/wqueue/name.c makes the queue of a process. */
 	q = wq_alloc(&(struct wq_params){}, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, q);
@@ -199,11 +199,11 @@ static void a_queue_that_no_process_can_open_uses_pairs(struct kunit *test)
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
 	KUNIT_EXPECT_TRUE(test, q->hash.pairs);
-	wq_destroy(q);
+	queue_destroy(q);
 	q = wq_create(NULL);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
 	KUNIT_EXPECT_TRUE(test, q->hash.pairs);
-	wq_destroy(q);
+	queue_destroy(q);
 }
 
 static struct kunit_case hash_cases[] = {

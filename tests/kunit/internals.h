@@ -30,6 +30,14 @@ static inline u64 memory_without_keys(const struct wq *q)
 	return sizeof(*q) + wq_table_bytes(&q->table);
 }
 
+/* End a queue.  The test may hold keys, for which wq_destroy() alone would warn. */
+static inline void queue_destroy(struct wq *q)
+{
+	wq_shutdown(q);
+	wq_purge(q, false);
+	wq_destroy(q);
+}
+
 /* --- consumers --- */
 
 /* The consumer of the kernel API. */

@@ -689,7 +689,7 @@ static void the_shrinker_takes_one_queue_after_the_other(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, shrinker_scan(wq_idle_shrinker, 1), SHRINK_STOP);
 	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), SHRINK_EMPTY);
 	for (i = 0; i < ARRAY_SIZE(q); i++)
-		wq_destroy(q[i]);
+		queue_destroy(q[i]);
 }
 
 /* One count looks at some queues, and the next one at those after them. */
@@ -709,7 +709,7 @@ static void the_shrinker_estimates_the_idle_entries_of_many_queues(struct kunit 
 	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 1UL);
 	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 2 * 2 * (WQ_QUEUES_LOOK - 1));
 	for (i = 0; i < ARRAY_SIZE(q); i++)
-		wq_destroy(q[i]);
+		queue_destroy(q[i]);
 	run_two(test, queue(test));
 	KUNIT_EXPECT_EQ(test, shrinker_count(wq_idle_shrinker), 2UL);
 }

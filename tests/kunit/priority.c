@@ -715,7 +715,7 @@ static void create_checks_the_order_and_its_figures(struct kunit *test)
 		if (IS_ERR(q))
 			KUNIT_EXPECT_EQ_MSG(test, PTR_ERR(q), bad[i].err, "queue %d", i);
 		else
-			wq_destroy(q);
+			queue_destroy(q);
 	}
 }
 

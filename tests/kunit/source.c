@@ -101,7 +101,7 @@ static void an_event_in_progress_adds_no_key_after_detach_and_close(struct kunit
 	KUNIT_EXPECT_EQ(test, nr_freed, WQ_MAX_SOURCES);
 	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1);
 	consumer_close(c);
-	wq_destroy(q);
+	queue_destroy(q);
 }
 
 static void the_end_of_a_queue_closes_its_sources_first(struct kunit *test)
@@ -118,7 +118,7 @@ static void the_end_of_a_queue_closes_its_sources_first(struct kunit *test)
 	events(attached[0], "a");
 	consumer_close(c);
 	KUNIT_EXPECT_EQ(test, nr_unhooked, 0);
-	wq_destroy(q);
+	queue_destroy(q);
 	KUNIT_EXPECT_EQ(test, nr_unhooked, 2);
 	wq_source_unregister(&test_kind);
 	KUNIT_EXPECT_EQ(test, nr_freed, 2);
@@ -148,7 +148,7 @@ static void the_ids_of_sources_start_again_and_leave_out_those_in_use(struct kun
 	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 2, true), 0);
 	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 2, true), -ENOENT);
 	consumer_close(c);
-	wq_destroy(q);
+	queue_destroy(q);
 	wq_source_unregister(&test_kind);
 }
 

@@ -197,7 +197,7 @@ static void rig_stop(struct rig *rig)
 		wq_embedded_exit(x);
 	}
 	rig->objects = 0;
-	wq_destroy(rig->q);
+	queue_destroy(rig->q);
 	rig->q = NULL;
 }
 

@@ -94,6 +94,12 @@ static void controller_returned(const struct controller_worker *w, struct wq_emb
 		lock_map_release(&x->map);
 }
 
+/* For the log: the name of the thread, or with a pool of the queue. */
+static const char *controller_name(const struct controller_worker *w)
+{
+	return w->c->params.pool ? w->c->params.q->name : current->comm;
+}
+
 /* Report to the caller that a key was given up. */
 static void controller_give_up(const struct controller_worker *w, int error)
 {
@@ -115,7 +121,7 @@ static void controller_give_up(const struct controller_worker *w, int error)
 	/* The key does not change and is not freed while it is held. */
 	wq_key_text(key, sizeof(key), item->entry);
 	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
-			    current->comm, key, item->failures, error);
+			    controller_name(w), key, item->failures, error);
 }
 
 /* Call the caller's function for a key or for an embedded entry. */
@@ -659,7 +665,10 @@ static void controller_stop_takes(struct wq_controller *c)
  * When the function returns, none of the caller's functions is called any more.  So a module may
  * be unloaded after this and wq_destroy().
  *
- * Context: process, may sleep.
+ * The call waits as long as a function of the caller runs, and as long as there is no memory for
+ * the retry of a key.
+ *
+ * Context: process, may sleep.  If the queue is freezable, not while kernel threads are frozen.
  *
  * Return: 0; -EDEADLK: the caller is a function of a controller of this queue, and nothing has
  * changed.

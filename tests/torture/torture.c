@@ -1765,9 +1765,10 @@ static bool is_strict(struct arena *a)
 	return !a->lease && !(a->traits & FOR_ALL);
 }
 
-/* Flush a key or an entry after an add of its own. */
-static void flush_key(struct arena *a, u32 i, struct rnd_state *r)
+/* Flush a key or an entry, or with @all the queue, after an add of its own. */
+static void flush_key(struct arena *a, u32 i, bool all, struct rnd_state *r)
 {
+	s64 timeout = one_in(r, 8) ? 0 : some_time(r, 100 * MS);
 	struct tally *t = &a->tally[i];
 	bool taken = false, canceled;
 	int w, ret, idx;
@@ -1780,7 +1781,7 @@ static void flush_key(struct arena *a, u32 i, struct rnd_state *r)
 		raise(&t->now, w);
 	srcu_read_unlock(&adders, idx);
 	count(FLUSHES);
-	ret = key_flush(a, i, one_in(r, 8) ? 0 : some_time(r, 100 * MS));
+	ret = all ? wq_flush(a->q, timeout) : key_flush(a, i, timeout);
 	if (ret >= 0 && ret <= WQ_END_NO_RUN) {
 		/* A cancel by another thread can have dropped the run. */
 		canceled = atomic_read(&t->canceling);
@@ -1789,10 +1790,10 @@ static void flush_key(struct arena *a, u32 i, struct rnd_state *r)
 		if (taken && !canceled && is_strict(a) && unseen(t, w) &&
 		    failed("%s: key %u: flushed, before the run: %d", a->name, i, ret))
 			dump(a);
-	} else if (ret == -ENOMEM && !t->is_object) {
+	} else if (ret == -ENOMEM && !t->is_object && !all) {
 		count(NO_MEMORY);
 	} else if (ret != -EAGAIN && ret != -ETIMEDOUT) {
-		failed("%s: key %u: flush: %d", a->name, i, ret);
+		failed("%s: key %u: flush%s: %d", a->name, i, all ? " of the queue" : "", ret);
 	}
 }
 
@@ -2023,10 +2024,14 @@ static void free_beside_waiters(struct rnd_state *r)
 	n = waiters_begin(w, x, r);
 	if (n && one_in(r, 4))
 		send_sig(SIGKILL, w[below(r, n)].task, 1);
-	if (destroy)
+	if (destroy) {
+		/* The waits for the next run end with the queue. */
+		wq_embedded_add(x);
+		wq_done(q, &item);
 		wq_destroy(q);
-	else
+	} else {
 		wq_done_with(q, &item, 0, one_in(r, 2) ? WQ_OUTCOME_RETRY : 0);
+	}
 	wq_embedded_exit(x);
 	memset(x, 0xa5, sizeof(*x));
 	if (!destroy && one_in(r, 2))
@@ -2067,7 +2072,7 @@ static int owner(struct thread *t)
 			if (a->objects && one_in(r, 4))
 				own_object(a, r);
 			else if (!one_in(r, 3))
-				flush_key(a, i, r);
+				flush_key(a, i, one_in(r, 4), r);
 			else if (a->tally[i].is_object)
 				cancel_object(a, &a->tally[i], r);
 			else
@@ -2188,12 +2193,32 @@ static void controlled_object_gave_up(void *data, struct wq_embedded *x, int err
 	gave_up_item(data, &(struct wq_item){ .entry = &x->entry }, error);
 }
 
+/* For controllers: none, of the kernel, of this module, and one that runs one work item at a time. */
+static struct workqueue_struct *pools[4];
+
+static int pools_init(void)
+{
+	pools[1] = system_unbound_wq;
+	pools[2] = alloc_workqueue("wqt_pool", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	pools[3] = alloc_ordered_workqueue("wqt_ordered", 0);
+	return pools[2] && pools[3] ? 0 : -ENOMEM;
+}
+
+static void pools_free(void)
+{
+	if (pools[2])
+		destroy_workqueue(pools[2]);
+	if (pools[3])
+		destroy_workqueue(pools[3]);
+}
+
 static void controller_begin(struct arena *a, struct rnd_state *r)
 {
 	struct wq_controller_params params = {
 		.q = a->q,
 		.name = "wqt_controller",
 		.workers = 1 + below(r, 4),
+		.pool = pools[below(r, ARRAY_SIZE(pools))],
 		.max_retries = below(r, 4),
 		.fn = controlled_run,
 		.gave_up = controlled_gave_up,
@@ -2789,6 +2814,7 @@ static void stop_all(void)
 
 static void free_all(void)
 {
+	pools_free();
 	unsigned int i;
 
 	for (i = 0; threads && i < nr_threads; i++)
@@ -2863,7 +2889,7 @@ static int __init torture_init(void)
 	slots = kvcalloc(queues, sizeof(*slots), GFP_KERNEL);
 	threads = kvcalloc(producers + consumers + queues + 10, sizeof(*threads), GFP_KERNEL);
 	carriers = kvcalloc(producers, sizeof(*carriers), GFP_KERNEL);
-	if (!slots || !threads || !carriers || keys_init())
+	if (!slots || !threads || !carriers || keys_init() || pools_init())
 		goto err_free;
 	for (i = 0; i < queues; i++)
 		slots[i].nr = i;

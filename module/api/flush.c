@@ -11,9 +11,9 @@
  * the run has ended, so the walk finds it.
  *
  *  - The walk passes each place once, so the flush ends, although keys are added all the time.
- *  - The walk only goes on between waits.  The fences of WQ_FLUSH_WAITS entries are joined first,
- *    and then all of them are waited for.  Otherwise a queue that has always n ready keys, and that
- *    are always others, would make the flush n times as long as the queue.
+ *  - The walk joins the fences of WQ_FLUSH_WAITS entries, waits for all of them, and goes on.  With
+ *    one fence at a time, a flush of a queue that always has n ready keys, each of them new, could
+ *    wait for n times n runs.
  *  - The fences need one allocation.  If there is no memory, the flush has one fence, which is on
  *    its stack.  They are fences of one waiter, see base/fence.c.
  *  - New embedded entries are added ahead of the mark, so the flush does not see them.

@@ -362,6 +362,7 @@ int wq_add(struct wq *q, const void *key, size_t len);
 unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
 int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
 int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags);
+int wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags, gfp_t gfp);
 void wq_clock_tick(struct wq *q);
 #define WQ_MAX_KICKS	1024U	/* keys of one wq_kick_many() */
 

@@ -5,6 +5,7 @@
  */
 #include <linux/bug.h>
 #include <linux/export.h>
+#include <linux/sched/mm.h>
 
 #include "core.h"
 #include "queue/attr.h"
@@ -194,6 +195,36 @@ int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64
 	return wq_add_one(q, &op, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add_priority);
+
+/**
+ * wq_add_gfp() - a key needs a run, for a caller that may sleep
+ * @q: the queue
+ * @key: the key, compared bytewise
+ * @len: length of the key, 1 to WQ_MAX_KEY bytes
+ * @delay: as for wq_add_after()
+ * @flags: as for wq_add_after().  Without WQ_ADD_AFTER, the call counts as a retry only if it has
+ *	a delay.
+ * @gfp: how to allocate what a new key needs
+ *
+ * The other adds allocate with GFP_ATOMIC, so under memory pressure they fail, and they use the
+ * reserves.  With GFP_KERNEL this add waits for memory to be reclaimed instead.  With GFP_NOWAIT it
+ * neither waits nor uses the reserves.
+ *
+ * Context: any but NMI; sleeps if @gfp allows it.  Not with a lock held that a wake-up takes, such
+ * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts
+ * off.
+ *
+ * Return: as for wq_add_after().
+ */
+int wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags, gfp_t gfp)
+{
+	struct wq_op op;
+	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
+
+	might_alloc(gfp);
+	return ret ?: wq_add_one(q, &op, gfp);
+}
+EXPORT_SYMBOL_GPL(wq_add_gfp);
 
 /**
  * wq_add_rate_limited() - a key failed, and needs another run

@@ -1362,6 +1362,43 @@ static void allocations_may_fail_while_the_queue_grows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stats(test)->keys, 0U);
 }
 
+/* The attempt with the lock held fails, and the one without the lock does not. */
+static void add_gfp_tries_again_if_it_may_sleep(struct kunit *test)
+{
+	struct wq *q = queue(test);
+
+	skip_unless_adds_fail(test);
+	fail_nth(1);
+	KUNIT_EXPECT_EQ(test, wq_add_gfp(q, "a", 1, 0, 0, GFP_KERNEL), 1);
+	KUNIT_EXPECT_TRUE(test, has_failed());
+	fail_nth(1);
+	KUNIT_EXPECT_EQ(test, wq_add_gfp(q, "later", 5, NSEC_PER_SEC, 0, GFP_KERNEL), 1);
+	KUNIT_EXPECT_TRUE(test, has_failed());
+	KUNIT_EXPECT_EQ(test, wq_query(q, "later", 5), WQ_KEY_DELAYED);
+	get(test, "a");
+}
+
+static void add_gfp_fails_if_it_may_not_sleep(struct kunit *test)
+{
+	struct wq *q = queue(test);
+
+	skip_unless_adds_fail(test);
+	remember(test);
+	fail_nth(1);
+	KUNIT_EXPECT_EQ(test, wq_add_gfp(q, "a", 1, 0, 0, GFP_NOWAIT), -ENOMEM);
+	KUNIT_EXPECT_TRUE(test, has_failed());
+	EXPECT_UNCHANGED(test);
+}
+
+static void add_gfp_checks_its_arguments(struct kunit *test)
+{
+	struct wq *q = queue(test);
+
+	EXPECT_REFUSED(test, wq_add_gfp(q, "a", 0, 0, 0, GFP_KERNEL), -EINVAL);
+	EXPECT_REFUSED(test, wq_add_gfp(q, "a", WQ_MAX_KEY + 1, 0, 0, GFP_KERNEL), -E2BIG);
+	EXPECT_REFUSED(test, wq_add_gfp(q, "a", 1, 0, BIT(9), GFP_KERNEL), -EINVAL);
+}
+
 static void a_repeat_add_allocates_nothing(struct kunit *test)
 {
 	skip_unless_adds_fail(test);
@@ -1393,6 +1430,9 @@ static struct kunit_case nomem_cases[] = {
 	KUNIT_CASE(each_allocation_of_create_may_fail),
 	KUNIT_CASE(each_allocation_of_add_may_fail),
 	KUNIT_CASE(allocations_may_fail_while_the_queue_grows),
+	KUNIT_CASE(add_gfp_tries_again_if_it_may_sleep),
+	KUNIT_CASE(add_gfp_fails_if_it_may_not_sleep),
+	KUNIT_CASE(add_gfp_checks_its_arguments),
 	KUNIT_CASE(a_repeat_add_allocates_nothing),
 	KUNIT_CASE(get_and_done_need_no_memory),
 	{}

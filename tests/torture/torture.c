@@ -307,8 +307,10 @@ static int key_add(struct arena *a, u32 i)
 
 	if (a->traits & LEVELS)
 		return wq_add_priority(a->q, key_bytes[i], key_len(i), some_level(i), 0, 0);
-	return t->is_object ? wq_embedded_add(&t->x) :
-			      wq_add(a->q, key_bytes[i], key_len(i));
+	if (t->is_object)
+		return wq_embedded_add(&t->x);
+	return i % 2 ? wq_add(a->q, key_bytes[i], key_len(i)) :
+		       wq_add_gfp(a->q, key_bytes[i], key_len(i), 0, 0, GFP_NOWAIT);
 }
 
 static int key_add_after(struct arena *a, u32 i, s64 delay, u32 flags)

@@ -40,7 +40,7 @@ func main() {
 }
 
 // patience is the time for what has to happen, on a machine that is busy with other guests.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 func (c *config) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.bin, "bin", "", "directory of the programs")

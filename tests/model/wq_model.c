@@ -372,6 +372,8 @@ static void park_after_run(struct wm *m, u32 k, u32 error)
 {
 	if (m->key[k].kicked && !m->shut) {
 		m->key[k].kicked = false;
+		/* A wait for a run that a cancel dropped does not wait for that of the kick. */
+		end_run(&m->key[k], WQ_END_GAVE_UP);
 		kick(m, k);
 	} else {
 		park(m, k, error);

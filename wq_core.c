@@ -212,8 +212,9 @@ void wq_unread_key(struct wq_read *r)
  * @len: length of the key, 1 to WQ_MAX_KEY bytes
  *
  * If the key waits for its run already, the add is coalesced with that run.  If the
- * key is being processed, it has one more run after that.  A new key needs memory,
- * which is allocated with GFP_ATOMIC, and without the reserves if wq_params.account is set.
+ * key is being processed, it has one more run after that.  With wq_params.join_retry, the add of a
+ * key that failed can be coalesced with its retry.  A new key needs memory, which is allocated
+ * with GFP_ATOMIC, and without the reserves if wq_params.account is set.
  *
  * All that the caller stored before the add is visible to the run that follows it, also if
  * the add is coalesced.

@@ -289,15 +289,30 @@ void wq_limiter_free(struct wq_limiter *l);
  * @lease: ns, as in struct wq_attrs, for processes and for wq_get_leased(); 0: no
  *	leases
  * @no_map: processes must not map the queue, see WQ_IOC_MAP.  They never can if the policy
- *	has a touch operation.
+ *	has a touch operation, or with @join_retry.
  * @max_retries: how many failures of a key in a row are retried; the next one parks the key.  0:
  *	all of them.  At most WQ_MAX_RETRIES
  * @freezable: the queue's thread, and the threads of its controllers, freeze when the machine is
  *	suspended: a thread of a controller after its current key.  Otherwise they do not freeze,
  *	as a workqueue without WQ_FREEZABLE.  For a controller with a pool the pool's flag applies
+ * @join_retry: an add does not break the backoff of a key that failed, see below
  * @account: charge the memory of the queue and of all of its keys to the memory cgroup of the
  *	caller, as with GFP_KERNEL_ACCOUNT.  Adds do not use the reserves for GFP_ATOMIC then.
  *	Otherwise the memory is charged to no cgroup, but for keys that a process adds
+ *
+ * By default, an add makes a key ready that waits for its retry, and the retry stays delayed: these
+ * are client-go's rules.  So an event breaks the backoff, and after a success there is a second
+ * run.  With @join_retry, an add does not change the delay, as queue_delayed_work() does not change
+ * that of a pending work.  A key or embedded entry waits for its retry while its state is exactly
+ * WQ_KEY_DELAYED | WQ_KEY_FAILED, also if a call other than that of the failure has delayed it:
+ *
+ *  - An add without a delay is coalesced with the retry, and returns 0.  With WQ_ADD_DROP_DELAY it
+ *    makes the key ready at once.
+ *  - If a run ends with WQ_OUTCOME_RETRY, or is given back the second time in a row, the adds that
+ *    came during the run are for the retry, and count in wq_stat.merged.
+ *  - A rate limited add of a ready key counts the failure, and is coalesced with the run to come.
+ *  - A flush does not wait for the retry, because a pending delay is no add before it is due.  A
+ *    flush that waits for an add during a run returns WQ_END_FAILED when the run fails.
  */
 struct wq_params {
 	const char *name;
@@ -315,6 +330,7 @@ struct wq_params {
 	bool no_map;
 	unsigned int max_retries;
 	bool freezable;
+	bool join_retry;
 	bool account;
 	/* private: of a queue that a process creates */
 	s64 slack;

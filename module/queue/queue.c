@@ -295,7 +295,9 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
 		    q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
-	q->no_map = params->no_map || cpu_dcache_is_aliasing();
+	q->join_retry = params->join_retry;
+	/* A key that an add has joined to a retry is not dirty, so the add has no mark. */
+	q->no_map = params->no_map || params->join_retry || cpu_dcache_is_aliasing();
 	INIT_LIST_HEAD(&q->all);
 	INIT_LIST_HEAD(&q->sources);
 	INIT_LIST_HEAD(&q->controllers);

@@ -83,6 +83,7 @@ struct wq {
 	bool timed;			/* C: it has a name, so it keeps times */
 	bool leased;			/* C: created with a lease: its entries have room for one */
 	bool of_process;		/* C: a process made it: no thread, see queue/thread.c */
+	bool join_retry;		/* C: adds join a retry that is delayed */
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for later adds */
 	bool sees_repeats;		/* C: the policy sees repeat adds, so they take the lock */

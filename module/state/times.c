@@ -108,7 +108,82 @@ int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 	return wq_set_dirty(cs, e);
 }
 
-/* Add a key that has an entry, with a delay, flags or a level. */
+/* Add an entry now or after a delay, for which the caller has reserved the memory. */
+static int wq_add_in(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
+{
+	wq_assert_locked(cs);
+	return delay > 0 ? wq_add_delayed(cs, e, op, delay) : wq_add_now(cs, e, op);
+}
+
+/*
+ * Whether an add is coalesced with the retry that the entry waits for.  The entry is delayed and
+ * nothing else: an add of a ready entry is coalesced with the run to come, and an add during a run
+ * is for the run after it, until the outcome shows that the run failed.
+ */
+static bool wq_joins_retry(const struct wq_entry *e, const struct wq_op *op)
+{
+	return e->state == ENTRY_DELAYED && e->failures && op->delay <= 0 &&
+	       !(op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_DROP_DELAY));
+}
+
+/* Coalesce an add with the retry that the entry waits for. */
+static int wq_add_to_retry(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->prioritized)
+		wq_priority_delay(e, op->priority);
+	this_cpu_inc(*q->coalesced);
+	wq_trace_add(q, e, true);
+	return 0;
+}
+
+/*
+ * The run of an entry has failed, and its retry is delayed.  The adds that came during the run are
+ * for the retry, too.
+ *
+ * An add without the lock may just have found the entry dirty.  The retry sees what its caller
+ * stored: the add has read the entry's word from before the store here, and so from before the
+ * store of the retry's get, and both have their full barrier, see wq_add_coalesced().
+ *
+ * The queue has no map, so no mark of these adds is left that a cancel of the delay would have to
+ * make invalid.
+ */
+static void wq_move_to_retry(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->prioritized)
+		wq_priority_delay(e, wq_rank_of(e)->pending);
+	wq_entry_set_state(e, e->state & ~ENTRY_DIRTY);
+	q->merged++;
+	/* A delay is no add before it is due, so the waits for these adds end with this run. */
+	if (e->waited)
+		wq_end_fences(cs, e, WQ_END_FAILED, true);
+}
+
+/* wq_add_in() in a queue whose adds join a retry, see wq_params.join_retry. */
+static noinline int wq_add_joining(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
+				   s64 delay)
+{
+	bool limited = op->flags & WQ_ADD_RATE_LIMITED;
+	int ret;
+
+	wq_assert_locked(cs);
+	if (wq_joins_retry(e, op))
+		return wq_add_to_retry(cs, e, op);
+	/* The run that a ready entry waits for is the retry, and no other one is left after it. */
+	if (limited && (e->state & (ENTRY_DIRTY | ENTRY_PROCESSING)) == ENTRY_DIRTY)
+		delay = 0;
+	ret = wq_add_in(cs, e, op, delay);
+	if (limited && op->flags & OP_ADD && delay > 0 && e->state & ENTRY_DIRTY)
+		wq_move_to_retry(cs, e);
+	return ret;
+}
+
+/* Add a key that has an entry, with a delay, flags or a level, or whose state takes more steps. */
 int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		struct wq_prealloc *pre, gfp_t gfp)
 {
@@ -137,7 +212,8 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		wq_unpark(cs, e);
 	if (limited)
 		delay = wq_count_failure(cs, e);
-	ret = delay > 0 ? wq_add_delayed(cs, e, op, delay) : wq_add_now(cs, e, op);
+	ret = unlikely(q->join_retry) ? wq_add_joining(cs, e, op, delay) :
+					wq_add_in(cs, e, op, delay);
 	wq_unretain(cs, e);
 	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER);
 	return ret;

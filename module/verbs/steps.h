@@ -47,16 +47,18 @@ static __always_inline struct wq_entry *__wq_lookup_run(struct wq_cs *cs, const 
 	return e && wq_key_equals(e, op->key, op->len) ? e : NULL;
 }
 
-/* Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail. */
+/*
+ * Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail.  A key that
+ * is delayed may wait for its retry, see wq_params.join_retry.
+ */
 static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
 					const struct wq_op *op, struct wq_prealloc *pre,
 					gfp_t gfp)
 {
 	wq_assert_locked(cs);
-	if (!wq_is_plain(op) || unlikely(cs->q->prioritized))
+	if (!wq_is_plain(op) || unlikely(cs->q->prioritized) ||
+	    unlikely(e->state & (ENTRY_DELAYED | ENTRY_PARKED)))
 		return wq_add_slow(cs, e, op, pre, gfp);
-	if (unlikely(e->state & ENTRY_PARKED))
-		wq_unpark(cs, e);
 	wq_unretain(cs, e);
 	return __wq_set_dirty(cs, e);
 }

@@ -60,6 +60,7 @@ extern struct kunit_suite wq_groups_suite;
 extern struct kunit_suite wq_park_suite;
 extern struct kunit_suite wq_array_suite;
 extern struct kunit_suite wq_source_suite;
+extern struct kunit_suite wq_join_retry_suite;
 
 #define SEC	((s64)NSEC_PER_SEC)
 #define MSEC	((s64)NSEC_PER_MSEC)

@@ -65,6 +65,7 @@ static const struct {
 	{ &wq_flush_suite, wq_flush_rows },
 	{ &wq_array_suite },
 	{ &wq_source_suite },
+	{ &wq_join_retry_suite, wq_join_retry_rows },
 };
 
 /* The suites that run: copies, which have only the chosen cases. */

@@ -413,6 +413,16 @@ static int delay_key(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	return !old.set;
 }
 
+/* A run failed, and its retry is delayed.  Adds that came during the run are for the retry. */
+static void join_retry(struct wm *m, struct wm_key *key)
+{
+	key->dirty = false;
+	key->later = max(key->later, key->level);
+	/* its run is no longer one that a wait is for */
+	key->watch = min(key->watch, 1U);
+	m->st.merged++;
+}
+
 /* The key failed: it is added after the limiter's delay, at the level of its run, or given up. */
 static void retry(struct wm *m, u32 k, u32 error)
 {
@@ -424,10 +434,13 @@ static void retry(struct wm *m, u32 k, u32 error)
 	}
 	delay = fail(m, &m->key[k]);
 	m->st.retries++;
-	if (delay > 0)
-		delay_key(m, k, m->key[k].run, delay, 0);
-	else
+	if (delay <= 0) {
 		mark(m, k, m->key[k].run);
+		return;
+	}
+	delay_key(m, k, m->key[k].run, delay, 0);
+	if (m->p.join_retry && m->key[k].dirty)
+		join_retry(m, &m->key[k]);
 }
 
 /*
@@ -438,7 +451,7 @@ static void retry(struct wm *m, u32 k, u32 error)
 static void lose(struct wm *m, u32 k, u32 at)
 {
 	struct wm_key *key = &m->key[k];
-	bool kicked = key->kicked;
+	bool kicked = key->kicked, added = key->dirty;
 
 	if (key->given_back < WQ_MAX_GIVEN_BACK)
 		key->given_back++;
@@ -454,13 +467,13 @@ static void lose(struct wm *m, u32 k, u32 at)
 		m->st.given_back_failed++;
 		release(key);
 		key->slot = false;
-		if (key->dirty)
-			enqueue(m, k);
-		update_turn(m, k);
 		if (key->disabled)
 			m->st.dropped++;
 		else
 			retry(m, k, EOWNERDEAD);
+		if (added && key->dirty)
+			enqueue(m, k);
+		update_turn(m, k);
 		end_run(key, key->parked || kicked != key->kicked ? WQ_END_GAVE_UP : WQ_END_FAILED);
 	}
 	key->kicked = false;
@@ -493,8 +506,15 @@ static bool bad_add(s64 delay, u32 flags)
 		((flags & WQ_ADD_DROP_DELAY) && (limited || delay > 0));
 }
 
+/* Whether the key has failed, and is delayed and nothing else. */
+static bool waits_for_retry(const struct wm_key *key)
+{
+	return key->failures && key->time[WM_DUE].set && !key->dirty && !key->holder;
+}
+
 int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 {
+	bool starts = flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_DROP_DELAY) || delay > 0;
 	struct wm_key *key = &m->key[k];
 	struct wq_stat st;
 
@@ -522,8 +542,15 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	if (key->parked)
 		unpark(key);
 	m->st.retries += delay > 0 || (flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER));
+	if (m->p.join_retry && waits_for_retry(key) && !starts) {
+		key->later = max(key->later, level);
+		m->st.coalesced++;
+		return 0;
+	}
 	if (flags & WQ_ADD_RATE_LIMITED)
 		delay = fail(m, key);
+	if (m->p.join_retry && flags & WQ_ADD_RATE_LIMITED && key->dirty && !key->holder)
+		delay = 0;
 	if (flags & WQ_ADD_RATE_LIMITED && key->holder)
 		level = max(level, key->run);
 	if (delay > 0 && !(flags & WQ_ADD_COALESCE && key->dirty))
@@ -628,7 +655,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	int ret = bad_outcome(outcome, delay) ? -EINVAL : check_held(m, c, k, token);
 	bool parks = key->parked, refused = m->shut || key->disabled;
 	bool gives_up = outcome & WQ_OUTCOME_GIVE_UP && !(outcome & WQ_OUTCOME_FORGET);
-	bool kicked = key->kicked;
+	bool kicked = key->kicked, added = key->dirty;
 
 	if (ret)
 		return ret;
@@ -640,9 +667,6 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	if (key->given_back > 1 && !(outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_GIVE_UP)))
 		key->failures = 0;
 	key->given_back = 0;
-	if (key->dirty)
-		enqueue(m, k);
-	update_turn(m, k);
 	if (outcome & WQ_OUTCOME_FORGET)
 		key->failures = 0;
 	if (again && refused)
@@ -666,6 +690,9 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 		if (key->time[WM_DUE].set)
 			ret = WQ_RESULT_DELAYED;
 	}
+	if (added && key->dirty)
+		enqueue(m, k);
+	update_turn(m, k);
 	key->has_run = true;
 	key->last_end = key->parked || kicked != key->kicked || outcome & WQ_OUTCOME_GIVE_UP ?
 		WQ_END_GAVE_UP : outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE;
@@ -949,7 +976,7 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	st->state = (m->shut ? WQ_STATE_SHUTDOWN : 0) | (m->draining ? WQ_STATE_DRAINING : 0) |
 		    (m->paused & WQ_PAUSE_GETS ? WQ_STATE_GETS_PAUSED : 0) |
 		    (m->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0) |
-		    (m->p.ageing ? WQ_STATE_NO_MAP : 0);
+		    (m->p.ageing || m->p.join_retry ? WQ_STATE_NO_MAP : 0);
 	st->gets_resume = resume_left(m, 0);
 	st->adds_resume = resume_left(m, 1);
 	st->max_keys = m->p.max_keys;

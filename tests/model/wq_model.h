@@ -53,6 +53,7 @@ struct wm_params {
 	u32 groups;		/* that take turns: key k is in group k % groups; 0: there are none */
 	u32 limit;		/* keys of a group in processing; 0: any number */
 	u32 max_retries;		/* failures in a row that are retried; 0: all */
+	bool join_retry;	/* adds do not break a backoff */
 	/* its limiter: the longest of those that are there */
 	bool exponential;
 	s64 base, longest;	/* of the exponential, ns */

@@ -210,6 +210,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.lease = cfg->p.lease,
 		.debounce = cfg->p.debounce,
 		.max_retries = cfg->p.max_retries,
+		.join_retry = cfg->p.join_retry,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
 		.order_kind = cfg->p.ageing ? WQ_ORDER_PRIORITY :
@@ -235,8 +236,12 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 	rig->q = wq_create(&params);
 	if (IS_ERR(rig->q))
 		return PTR_ERR(rig->q);
-	/* processes cannot open a queue with objects, and levels need each repeat add */
-	rig->map = cfg->p.timed || cfg->p.objects || cfg->p.ageing ? NULL : queue_map(rig->q);
+	/*
+	 * Processes cannot open a queue with objects, levels need each repeat add, and an add that
+	 * joins a retry has no mark.
+	 */
+	rig->map = cfg->p.timed || cfg->p.objects || cfg->p.ageing || cfg->p.join_retry ? NULL :
+		   queue_map(rig->q);
 	if (IS_ERR(rig->map)) {
 		rig_stop(rig);
 		return PTR_ERR(rig->map);
@@ -969,6 +974,19 @@ static const struct config configs[] = {
 			.keys = 2, .max_keys = 2, .groups = 2,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
+	}, {
+		.name = "kernel and process, leases, levels, adds join a retry", .consumers = 2,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT, .ageing = 2, .join_retry = true,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
+	}, {
+		.name = "kernel, a key and an object, adds join a retry", .consumers = 1,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .objects = true, .max_retries = 1,
+			.join_retry = true,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
 	}
 };
 
@@ -1216,6 +1234,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 			.objects = objects,
 			.ageing = !objects && !ws_rnd(rnd, 3) ? 1 + ws_rnd(rnd, 16) : 0,
 			.max_retries = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 3) : 0,
+			.join_retry = !ws_rnd(rnd, 3),
 		},
 	};
 	/* An embedded entry has no room for it. */
@@ -1383,6 +1402,7 @@ static void retry_config(struct config *cfg, u64 *rnd)
 {
 	delay_config(cfg, rnd);
 	cfg->name = "retries";
+	cfg->p.join_retry = ws_rnd(rnd, 2);
 	cfg->p.exponential = false;
 	cfg->p.nr_delays = 6;
 	cfg->p.delays[1] = UNIT;
@@ -1452,6 +1472,7 @@ static void level_config(struct config *cfg, u64 *rnd)
 {
 	lease_config(cfg, rnd);
 	cfg->name = "levels";
+	cfg->p.join_retry = ws_rnd(rnd, 2);
 	cfg->p.keys = 12;
 	cfg->p.ageing = 2 + ws_rnd(rnd, 4);
 	cfg->p.lease = ws_rnd(rnd, 2) * UNIT;
@@ -1476,6 +1497,7 @@ static void group_config(struct config *cfg, u64 *rnd)
 	cfg->p.lease = ws_rnd(rnd, 2) ? UNIT : 0;
 	cfg->p.groups = 1 + ws_rnd(rnd, 6);
 	cfg->p.limit = ws_rnd(rnd, 4);
+	cfg->p.join_retry = ws_rnd(rnd, 2);
 	cfg->p.timed = ws_rnd(rnd, 2);
 }
 
@@ -1494,6 +1516,7 @@ static void object_config(struct config *cfg, u64 *rnd)
 	delay_config(cfg, rnd);
 	cfg->name = "objects";
 	cfg->p.objects = true;
+	cfg->p.join_retry = ws_rnd(rnd, 2);
 	cfg->p.timed = ws_rnd(rnd, 2);
 	cfg->p.exponential = ws_rnd(rnd, 4);
 	cfg->p.longest = 4 * UNIT;

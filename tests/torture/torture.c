@@ -241,12 +241,13 @@ static int key_index(const void *key, size_t len)
 #define FOR_ALL		BIT(5)	/* processes do all there is */
 #define OBJECTIVE	BIT(6)	/* some keys are embedded entries instead */
 #define LEVELS		BIT(7)	/* adds have levels */
+#define JOINING		BIT(8)	/* an add of a key that has failed can join its retry */
 
 struct tally {
 	struct wq_embedded x;	/* of an embedded entry, which has no key */
 	bool is_object;
 	atomic_t wanted;	/* adds that began */
-	atomic_t now;		/* of these, the last one that wq took, without delay */
+	atomic_t now;		/* of these, the last one that wq took, and that no delay holds up */
 	atomic_t later;		/* the last delayed add that wq took; a shut down drops it */
 	atomic_t off;		/* those up to this a cancel may have dropped */
 	atomic_t canceling;	/* cancels and disables that have not raised off yet */
@@ -392,6 +393,12 @@ static void raise(atomic_t *v, int value)
 
 	while (old - value < 0 && !atomic_try_cmpxchg(v, &old, value))
 		;
+}
+
+/* wq took an add.  An add without a delay can have joined a retry, which has one. */
+static void note_taken(struct arena *a, struct tally *t, int w, bool delayed)
+{
+	raise(delayed || a->traits & JOINING ? &t->later : &t->now, w);
 }
 
 /* An ordering policy: last in, first out; a touch moves the key to the front. */
@@ -827,7 +834,7 @@ static void verb_add(struct arena *a, struct rnd_state *r)
 
 	count(ADDS);
 	if (accepted(a, "add", key_add(a, i)))
-		raise(&a->tally[i].now, w);
+		note_taken(a, &a->tally[i], w, false);
 }
 
 static void verb_add_many(struct arena *a, struct rnd_state *r)
@@ -849,7 +856,7 @@ static void verb_add_many(struct arena *a, struct rnd_state *r)
 	wq_add_many(a->q, reqs, n);
 	for (i = 0; i < n; i++)
 		if (accepted(a, "add many", reqs[i].result))
-			raise(&a->tally[keys[i]].now, w[i]);
+			note_taken(a, &a->tally[keys[i]], w[i], false);
 }
 
 static s64 some_delay(struct arena *a, struct rnd_state *r)
@@ -877,7 +884,7 @@ static void verb_add_after(struct arena *a, struct rnd_state *r)
 	count(DELAYS);
 	w = atomic_inc_return(&t->wanted);
 	if (accepted(a, "add after", key_add_after(a, i, delay, f)))
-		raise(delay > 0 ? &t->later : &t->now, w);
+		note_taken(a, t, w, delay > 0);
 }
 
 static void verb_add_rate_limited(struct arena *a, struct rnd_state *r)
@@ -1662,7 +1669,7 @@ static bool probe(struct arena *a, u32 i, struct rnd_state *r)
 	if (!READ_ONCE(a->quiet))
 		taken = accepted(a, "probe", key_add_after(a, i, delay, 0));
 	if (taken)
-		raise(delay > 0 ? &t->later : &t->now, w);
+		note_taken(a, t, w, delay > 0);
 	srcu_read_unlock(&adders, idx);
 	if (!taken)
 		return false;
@@ -1780,7 +1787,7 @@ static void flush_key(struct arena *a, u32 i, bool all, struct rnd_state *r)
 	if (!READ_ONCE(a->quiet))
 		taken = accepted(a, "add", key_add(a, i));
 	if (taken)
-		raise(&t->now, w);
+		note_taken(a, t, w, false);
 	srcu_read_unlock(&adders, idx);
 	count(FLUSHES);
 	ret = all ? wq_flush(a->q, timeout) : key_flush(a, i, timeout);
@@ -1789,7 +1796,8 @@ static void flush_key(struct arena *a, u32 i, bool all, struct rnd_state *r)
 		canceled = atomic_read(&t->canceling);
 		/* Pairs with atomic_dec_return() after the note. */
 		smp_rmb();
-		if (taken && !canceled && is_strict(a) && unseen(t, w) &&
+		/* A flush does not wait for a retry. */
+		if (taken && !canceled && is_strict(a) && !(a->traits & JOINING) && unseen(t, w) &&
 		    failed("%s: key %u: flushed, before the run: %d", a->name, i, ret))
 			dump(a);
 	} else if (ret == -ENOMEM && !t->is_object && !all) {
@@ -1969,9 +1977,10 @@ static void waiters_end(struct waiter *w, unsigned int n)
 }
 
 /* A queue of this thread alone, with one object, which waits for a run. */
-static struct wq_embedded *mortal_object(struct wq_item *item)
+static struct wq_embedded *mortal_object(struct wq_item *item, struct rnd_state *r)
 {
-	struct wq *q = wq_create(NULL);
+	struct wq_params params = { .join_retry = one_in(r, 2) };
+	struct wq *q = wq_create(&params);
 	struct wq_embedded *x;
 
 	if (IS_ERR(q)) {
@@ -2017,7 +2026,7 @@ static void free_beside_waiters(struct rnd_state *r)
 	unsigned int n;
 	struct wq *q;
 
-	x = mortal_object(&item);
+	x = mortal_object(&item, r);
 	if (!x)
 		return;
 	q = x->q;
@@ -2348,6 +2357,10 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 		a->retries = 1 + below(r, 3);
 		params.max_retries = a->retries;
 	}
+	if (one_in(r, 3)) {
+		a->traits |= JOINING;
+		params.join_retry = true;
+	}
 	params.limiter = some_limiter(r);
 
 	a->q = wq_create(&params);
@@ -2533,7 +2546,7 @@ static void ping(struct arena *a, struct rnd_state *r)
 	count(PROBES);
 	if (!accepted(a, "ping", key_add_after(a, i, delay, 0)))
 		return;
-	raise(delay > 0 ? &t->later : &t->now, w);
+	note_taken(a, t, w, delay > 0);
 	/* The keeper itself ticks a clock of the queue's own. */
 	if (delay <= 0 && !t->is_object && !(a->traits & OWN_CLOCK) && one_in(r, 2))
 		flush_ping(a, i, w);

@@ -967,7 +967,8 @@ struct wq_hist {
  *	be written to the getter's buffer or its process was being killed
  * @canceled: runs that were dropped before they started: by cancel, disable or the end of the queue
  * @merged: keys that were given back, ahead of all others, and were dirty too, so that two runs
- *	became one
+ *	became one.  In the queue of a kernel module, also keys that were dirty when their run
+ *	failed, if adds join a retry there
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
  * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, also if they park the key;
  *	dones with RETRY or AFTER and runs in @given_back_failed, if the key was added again

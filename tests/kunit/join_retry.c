@@ -224,6 +224,19 @@ static void a_retry_without_a_delay_is_ready_with_the_adds_during_its_run(struct
 	KUNIT_EXPECT_EQ(test, query(test, "a"), READY | DELAYED | FAILED);
 }
 
+static void a_failure_by_a_call_has_a_delay_of_its_own(struct kunit *test)
+{
+	struct wq_item item;
+
+	joining_queue(test, (struct wq_params){ .limiter = wq_limiter_fast_slow(HOUR, 50, 1) });
+	item = add_and_get(test, "a");
+	done_with(test, &item, 0, RETRY);
+	KUNIT_EXPECT_EQ(test, next_due(test), HOUR);
+	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "a"), 0);
+	KUNIT_EXPECT_EQ(test, next_due(test), 50);
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 0ULL);
+}
+
 /* --- runs that are given back --- */
 
 /* A process takes the key and ends. */
@@ -290,7 +303,7 @@ static void a_flush_does_not_wait_for_an_add_that_has_joined_a_retry(struct kuni
 
 	done_with(test, &item, 0, RETRY);
 	KUNIT_EXPECT_EQ(test, add(test, "a"), 0);
-	KUNIT_EXPECT_EQ(test, wq_flush_key(queue(test), "a", 1, WQ_FOREVER), WQ_END_NO_RUN);
+	KUNIT_EXPECT_EQ(test, wq_flush_key(queue(test), "a", 1, MSEC), WQ_END_NO_RUN);
 	/* but for the run of one that breaks the backoff */
 	KUNIT_EXPECT_EQ(test, add_after_flags(test, "a", 0, WQ_ADD_DROP_DELAY), 1);
 	KUNIT_EXPECT_EQ(test, wq_flush_key(queue(test), "a", 1, 0), -EAGAIN);
@@ -352,6 +365,7 @@ static struct kunit_case join_retry_cases[] = {
 	KUNIT_CASE(adds_of_an_array_join_the_retries_of_their_keys),
 	KUNIT_CASE(an_add_of_an_embedded_entry_joins_its_retry),
 	KUNIT_CASE(an_add_during_a_run_of_an_embedded_entry_that_fails_is_for_the_retry),
+	KUNIT_CASE(a_failure_by_a_call_has_a_delay_of_its_own),
 	KUNIT_CASE(a_retry_without_a_delay_is_ready_with_the_adds_during_its_run),
 	KUNIT_CASE(an_add_during_a_run_that_is_given_back_again_is_for_the_retry),
 	KUNIT_CASE(waits_for_adds_that_join_a_retry_end_with_the_run_that_failed),

@@ -282,8 +282,8 @@ void wq_limiter_free(struct wq_limiter *l);
  * @debounce: ns, as in struct wq_attrs; a queue with it has no embedded entries
  * @clock: clock for delays and leases; NULL: CLOCK_MONOTONIC, which does not advance
  *	while the machine is suspended.  Must live until wq_destroy() returns.
- * @limiter: limiter for failed keys; NULL: wq_limiter_default_controller().
- *	wq_create() takes the limiter over even if it fails.  An ERR_PTR is
+ * @limiter: limiter for failed keys; NULL: wq_limiter_default_item(), so that no key waits for
+ *	the failures of others.  wq_create() takes the limiter over even if it fails.  An ERR_PTR is
  *	returned by wq_create(), so that a constructor's result can be passed
  *	unchecked.
  * @lease: ns, as in struct wq_attrs, for processes and for wq_get_leased(); 0: no

@@ -252,7 +252,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		goto free;
 	wq_attr_init(q, params);
 	q->share.most = U64_MAX;
-	q->limiter = params->limiter ?: wq_limiter_default_controller();
+	q->limiter = params->limiter ?: wq_limiter_default_item();
 	if (IS_ERR(q->limiter))
 		goto free;
 	if (!wq_order_init(q, params, gfp))

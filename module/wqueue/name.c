@@ -138,20 +138,27 @@ int wq_name_check_open(const struct wq_attrs *args)
  * wq_name_new() - make a queue for the caller, and charge the caller for it
  * @args: arguments of WQ_IOC_OPEN, that have been checked
  * @max_keys: the default of @args->max_keys
- * @limiter: its limiter, NULL: the default one; taken over even on error
+ * @limiter: its limiter, NULL: wq_limiter_default_controller(); taken over even on error
  *
  * Return: the queue, or an ERR_PTR: -ENOMEM; -ENOSPC: the user's quota is used up.
  */
 struct wq *wq_name_new(const struct wq_attrs *args, u32 max_keys, struct wq_limiter *limiter)
 {
 	struct wq_params params = {
-		.name = args->name, .limiter = limiter, .no_map = args->flags & WQ_OPEN_NO_MAP,
+		.name = args->name, .no_map = args->flags & WQ_OPEN_NO_MAP,
 	};
-	struct wq_user *user, *spare = wq_user_alloc();
+	struct wq_user *user, *spare;
 	struct wq *q = NULL;
 
+	/* A controller of client-go expects this one. */
+	if (!limiter)
+		limiter = wq_limiter_default_controller();
+	if (IS_ERR(limiter))
+		return ERR_CAST(limiter);
+	params.limiter = limiter;
 	wq_attr_to_params(&params, args);
 	params.max_keys = params.max_keys ?: max_keys;
+	spare = wq_user_alloc();
 	if (spare)
 		q = wq_alloc(&params, GFP_KERNEL_ACCOUNT);
 	if (!q) {

@@ -778,7 +778,9 @@ static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, config.max_keys, 5U);
 	KUNIT_EXPECT_EQ(test, config.lease, (s64)SEC);
 	KUNIT_EXPECT_EQ(test, config.slack, 0LL);
-	KUNIT_EXPECT_EQ(test, config.num_limiters, 3U);
+	/* the default limiter: one for each key alone */
+	KUNIT_EXPECT_EQ(test, config.num_limiters, 1U);
+	KUNIT_EXPECT_EQ(test, specs[0].kind, WQ_LIMITER_EXPONENTIAL);
 	/* A process may still have the queue when the module, whose limiter it was, is gone. */
 	refcount_inc(&q->ref);
 	wq_destroy(q);

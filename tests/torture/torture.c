@@ -247,7 +247,7 @@ struct tally {
 	struct wq_embedded x;	/* of an embedded entry, which has no key */
 	bool is_object;
 	atomic_t wanted;	/* adds that began */
-	atomic_t now;		/* of these, the last one that wq took, and that no delay holds up */
+	atomic_t now;		/* of these, the last one that wq took, if it has no delay */
 	atomic_t later;		/* the last delayed add that wq took; a shut down drops it */
 	atomic_t off;		/* those up to this a cancel may have dropped */
 	atomic_t canceling;	/* cancels and disables that have not raised off yet */

@@ -605,7 +605,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_cancel_sync);
  * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED or
  * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.
  * If no run is pending or in progress, the call reports how the last run ended, as the entry
- * remembers that, unlike a key.
+ * remembers that, unlike a key.  If an add joins a retry, see wq_params.join_retry, the call does
+ * not wait for the retry.
  *
  * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
  * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with

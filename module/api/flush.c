@@ -73,7 +73,8 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED or
  * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.  A
  * run that is given back is not over, because the key is handed out again.  The queue does not
- * remember runs that have ended, unlike an embedded entry.
+ * remember runs that have ended, unlike an embedded entry.  If an add joins a retry, see
+ * wq_params.join_retry, the call does not wait for the retry.
  *
  * The caller must not work on the key, as all callers of wq_get() are one consumer.  Only the
  * functions of a controller are recognized.  They may wait for another key, but if all threads of

@@ -62,16 +62,15 @@ EXPORT_SYMBOL_GPL(wq_limiter_when);
 /**
  * wq_limiter_forget() - reset what a limiter keeps about the failures of a key
  * @l: the limiter
- * @key: the key
- * @len: its length in bytes
+ * @f: the key; @f->now is not used
  *
  * Context: any; the caller serializes calls for one limiter, which the queue's lock does for a
  * limiter's operations.
  */
-void wq_limiter_forget(struct wq_limiter *l, const void *key, size_t len)
+void wq_limiter_forget(struct wq_limiter *l, const struct wq_failure *f)
 {
 	if (l->ops->forget)
-		l->ops->forget(l, key, len);
+		l->ops->forget(l, f);
 }
 EXPORT_SYMBOL_GPL(wq_limiter_forget);
 
@@ -374,13 +373,13 @@ static s64 max_wait_when(struct wq_limiter *l, const struct wq_failure *f)
 	return min(wq_limiter_when(c->of[0], f), c->max);
 }
 
-static void composed_forget(struct wq_limiter *l, const void *key, size_t len)
+static void composed_forget(struct wq_limiter *l, const struct wq_failure *f)
 {
 	const struct wq_composed_limiter *c = container_of(l, struct wq_composed_limiter, limiter);
 	unsigned int i;
 
 	for (i = 0; i < c->n; i++)
-		wq_limiter_forget(c->of[i], key, len);
+		wq_limiter_forget(c->of[i], f);
 }
 
 static u32 composed_num_requeues(struct wq_limiter *l, const struct wq_failure *f)

@@ -55,6 +55,7 @@ struct task_struct;
 struct workqueue_struct;
 struct wq;
 struct wq_consumer;
+struct wq_embedded;
 struct wq_reason;
 
 #define WQ_FOREVER	((s64)-1)
@@ -196,9 +197,10 @@ struct wq_clock {
 struct wq_limiter;
 
 /**
- * struct wq_failure - a failed key, as a limiter sees it
+ * struct wq_failure - a failed key or embedded entry, as a limiter sees it
  * @key: the key; NULL: an embedded entry
  * @len: length of the key in bytes; 0: an embedded entry
+ * @embedded: the embedded entry, which container_of() leads to its object from; NULL: a key
  * @failures: earlier failures of the key since its failures were last forgotten;
  *	U32_MAX from 524,287 on, where the queue stops counting
  * @now: ns on the queue's clock
@@ -206,6 +208,7 @@ struct wq_limiter;
 struct wq_failure {
 	const void *key;
 	size_t len;
+	struct wq_embedded *embedded;
 	u32 failures;
 	s64 now;
 };
@@ -214,8 +217,8 @@ struct wq_failure {
  * struct wq_limiter_ops - a limiter, which client-go calls RateLimiter
  * @when: return how long the key waits, in ns; 0 or less: it does not wait.  Called
  *	once for each failure.
- * @forget: the failures of the key are reset.  NULL if the limiter keeps nothing by
- *	key; the queue resets its own count.
+ * @forget: the failures of the key are reset; @f->now is not set.  NULL if the limiter keeps
+ *	nothing by key; the queue resets its own count.
  * @num_requeues: return how often the limiter saw the key fail; @f->failures
  *	includes the last failure, and @f->now is not set.  NULL:
  *	wq_failure.failures if wq_limiter.counts is set, else 0
@@ -228,7 +231,7 @@ struct wq_failure {
  */
 struct wq_limiter_ops {
 	s64 (*when)(struct wq_limiter *l, const struct wq_failure *f);
-	void (*forget)(struct wq_limiter *l, const void *key, size_t len);
+	void (*forget)(struct wq_limiter *l, const struct wq_failure *f);
 	u32 (*num_requeues)(struct wq_limiter *l, const struct wq_failure *f);
 	void (*free)(struct wq_limiter *l);
 };
@@ -260,7 +263,7 @@ struct wq_limiter *wq_limiter_max_wait(struct wq_limiter *l, s64 max);
 struct wq_limiter *wq_limiter_default_controller(void);
 struct wq_limiter *wq_limiter_default_item(void);
 s64 wq_limiter_when(struct wq_limiter *l, const struct wq_failure *f);
-void wq_limiter_forget(struct wq_limiter *l, const void *key, size_t len);
+void wq_limiter_forget(struct wq_limiter *l, const struct wq_failure *f);
 u32 wq_limiter_num_requeues(struct wq_limiter *l, const struct wq_failure *f);
 void wq_limiter_free(struct wq_limiter *l);
 

@@ -293,6 +293,7 @@ static inline struct wq_failure wq_failure_of(struct wq_entry *e, s64 now)
 	return (struct wq_failure){
 		.key = wq_key_data(e),
 		.len = e->len,
+		.embedded = wq_is_embedded(e) ? wq_embedded_of(e) : NULL,
 		.failures = wq_failures(e),
 		.now = now,
 	};

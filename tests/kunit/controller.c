@@ -760,7 +760,7 @@ static s64 own_when(struct wq_limiter *l, const struct wq_failure *f)
 	return MSEC;
 }
 
-static void own_forget(struct wq_limiter *l, const void *key, size_t len)
+static void own_forget(struct wq_limiter *l, const struct wq_failure *f)
 {
 	atomic_inc(&container_of(l, struct own_limiter, l)->forgets);
 }

@@ -875,48 +875,62 @@ static void a_failed_object_waits_longer_each_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_embedded_num_requeues(&B->x), 0);
 }
 
-/* The arguments with which the queue called the limiter last. */
-struct own_limiter {
+/* The last failure that the limiter was called with. */
+static struct {
 	struct wq_limiter l;
-	const void *key;
-	size_t len;
-};
-
-static struct own_limiter seen;
+	struct wq_failure f;
+} seen;
 
 static s64 own_when(struct wq_limiter *l, const struct wq_failure *f)
 {
-	seen.key = f->key;
-	seen.len = f->len;
+	seen.f = *f;
 	return 0;
 }
 
-static void own_forget(struct wq_limiter *l, const void *key, size_t len)
+static void own_forget(struct wq_limiter *l, const struct wq_failure *f)
 {
-	seen.key = key;
-	seen.len = len;
+	seen.f = *f;
+}
+
+static u32 own_num_requeues(struct wq_limiter *l, const struct wq_failure *f)
+{
+	seen.f = *f;
+	return 7;
 }
 
 static void own_free(struct wq_limiter *l) { }
 
-static void a_limiter_sees_no_key_of_an_object(struct kunit *test)
+static void expect_seen(struct kunit *test, struct wq_embedded *x, u32 failures)
+{
+	KUNIT_EXPECT_NULL(test, seen.f.key);
+	KUNIT_EXPECT_EQ(test, seen.f.len, (size_t)0);
+	KUNIT_EXPECT_PTR_EQ(test, seen.f.embedded, x);
+	KUNIT_EXPECT_EQ(test, seen.f.failures, failures);
+	memset(&seen.f, 0xa5, sizeof(seen.f));
+}
+
+static void a_limiter_sees_the_object_and_no_key(struct kunit *test)
 {
 	static const struct wq_limiter_ops ops = {
-		.when = own_when, .forget = own_forget, .free = own_free,
+		.when = own_when, .forget = own_forget, .num_requeues = own_num_requeues,
+		.free = own_free,
 	};
 
 	wq_limiter_init(&seen.l, &ops, false);
 	objects_of(test, (struct wq_params){ .limiter = &seen.l });
-	seen.key = test;
-	seen.len = 1;
+	memset(&seen.f, 0xa5, sizeof(seen.f));
 	KUNIT_EXPECT_EQ(test, fail_object(A), 1);
-	KUNIT_EXPECT_NULL(test, seen.key);
-	KUNIT_EXPECT_EQ(test, seen.len, (size_t)0);
-	seen.key = test;
-	seen.len = 1;
+	expect_seen(test, &A->x, 0);
+	KUNIT_EXPECT_EQ(test, wq_embedded_num_requeues(&A->x), 7);
+	expect_seen(test, &A->x, 1);
 	wq_embedded_forget(&A->x);
-	KUNIT_EXPECT_NULL(test, seen.key);
-	KUNIT_EXPECT_EQ(test, seen.len, (size_t)0);
+	expect_seen(test, &A->x, 1);
+	KUNIT_EXPECT_EQ(test, add_rate_limited(test, "key"), 1);
+	KUNIT_EXPECT_NULL(test, seen.f.embedded);
+	KUNIT_EXPECT_EQ(test, num_requeues(test, "key"), 7);
+	KUNIT_EXPECT_NULL(test, seen.f.embedded);
+	KUNIT_EXPECT_EQ(test, forget(test, "key"), 0);
+	KUNIT_EXPECT_NULL(test, seen.f.embedded);
 }
 
 /* --- a policy --- */
@@ -1990,7 +2004,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(no_call_for_an_object_needs_memory),
 	KUNIT_CASE_SLOW(the_slot_of_an_object_stays_reserved),
 	KUNIT_CASE(a_failed_object_waits_longer_each_time),
-	KUNIT_CASE(a_limiter_sees_no_key_of_an_object),
+	KUNIT_CASE(a_limiter_sees_the_object_and_no_key),
 	KUNIT_CASE(objects_go_through_the_policy),
 	KUNIT_CASE(cancel_sync_of_an_object_without_a_run_returns_at_once),
 	KUNIT_CASE(end_of_the_run_accepts_adds_before_cancel_sync_returns),

@@ -116,7 +116,7 @@ static void exponential_uses_the_failures_only(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, when(test, 0), 5 * MSEC);
 	KUNIT_EXPECT_EQ(test, wq_limiter_when(l, &f), 80 * MSEC);
 	/* forget has no effect on the limiter, because the queue counts */
-	wq_limiter_forget(l, "a", 1);
+	forget_in(l, "a");
 	KUNIT_EXPECT_EQ(test, when(test, 4), 80 * MSEC);
 }
 
@@ -374,8 +374,8 @@ static void bucket_does_not_use_the_key(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_limiter_when(l, &f), 0LL);
 	KUNIT_EXPECT_EQ(test, wq_limiter_when(l, &f), 100 * MSEC);
 	/* forget returns no token */
-	wq_limiter_forget(l, "a", 1);
-	wq_limiter_forget(l, "another", 7);
+	forget_in(l, "a");
+	forget_in(l, "another");
 	KUNIT_EXPECT_EQ(test, when(test, 5), 200 * MSEC);
 }
 
@@ -653,7 +653,7 @@ static void a_limiter_with_ops_is_called_with_the_failure(struct kunit *test)
 	p->requeues = 5;
 	KUNIT_EXPECT_EQ(test, wq_limiter_num_requeues(&p->l, &f), 5U);
 	KUNIT_EXPECT_EQ(test, p->counted, 1U);
-	wq_limiter_forget(&p->l, "xyz", 3);
+	forget_in(&p->l, "xyz");
 	KUNIT_EXPECT_EQ(test, p->forgot, 1U);
 	EXPECT_SAW(test, p, "xyz");
 	KUNIT_EXPECT_EQ(test, p->freed, 0U);
@@ -665,8 +665,8 @@ static void a_limiter_by_ops_may_leave_the_counting_to_the_queue(struct kunit *t
 	struct probe *does_not = probe_as(test, 1, &bare_ops, false);
 	struct wq_failure f = failure(test, 12);
 
-	wq_limiter_forget(&counts->l, "a", 1);
-	wq_limiter_forget(&does_not->l, "a", 1);
+	forget_in(&counts->l, "a");
+	forget_in(&does_not->l, "a");
 	KUNIT_EXPECT_EQ(test, wq_limiter_num_requeues(&counts->l, &f), 12U);
 	KUNIT_EXPECT_EQ(test, wq_limiter_num_requeues(&does_not->l, &f), 0U);
 }
@@ -681,7 +681,7 @@ static void a_limiter_by_ops_may_be_part_of_others(struct kunit *test)
 	hold(test, wq_limiter_max_wait(wq_limiter_max_of(two, 2), 300));
 	KUNIT_EXPECT_EQ(test, when(test, 3), 300LL);
 	KUNIT_EXPECT_EQ(test, count(test, 3), 3U);
-	wq_limiter_forget(fx->l, "a", 1);
+	forget_in(fx->l, "a");
 	KUNIT_EXPECT_EQ(test, bare->forgot, 0U);
 	KUNIT_EXPECT_EQ(test, probe_of(two[1])->forgot, 1U);
 }

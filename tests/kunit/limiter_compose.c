@@ -211,7 +211,7 @@ static void limiters_may_be_nested_4_deep(struct kunit *test)
 		fx->probes[deep].delay = 5000;
 		KUNIT_EXPECT_EQ(test, when(test, 0), deep ? 1000LL : 5000LL);
 		KUNIT_EXPECT_EQ(test, fx->probes[deep].asked, 2U);
-		wq_limiter_forget(fx->l, "a", 1);
+		forget_in(fx->l, "a");
 		KUNIT_EXPECT_EQ(test, fx->probes[deep].forgot, 1U);
 		fx->probes[deep].requeues = 8;
 		KUNIT_EXPECT_EQ(test, count(test, 0), 8U);
@@ -818,8 +818,7 @@ static VALUE_STEP(when, when(test, s->arg))
 #define COUNT(failures, requeues)	STEP(count, .arg = failures), IS(requeues)
 static VALUE_STEP(count, count(test, s->arg))
 #define FORGET_IN_LIMITER(k)	STEP(forget_in_limiter, .key = k)
-static VOID_STEP(forget_in_limiter,
-		 wq_limiter_forget(limiter(test), s->key, strlen(s->key)))
+static VOID_STEP(forget_in_limiter, forget_in(limiter(test), s->key))
 
 /* A field of a probe. */
 #define PROBE_N(n, field, value) \

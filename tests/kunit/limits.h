@@ -76,6 +76,13 @@ struct wq_failure failure(struct kunit *test, u32 failures);
 /* The delay after so many failures. */
 s64 when(struct kunit *test, u32 failures);
 
+static inline void forget_in(struct wq_limiter *l, const char *key)
+{
+	const struct wq_failure f = { .key = key, .len = strlen(key) };
+
+	wq_limiter_forget(l, &f);
+}
+
 /* The number of requeues after so many failures. */
 u32 count(struct kunit *test, u32 failures);
 

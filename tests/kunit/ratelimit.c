@@ -23,12 +23,13 @@ static s64 probe_when(struct wq_limiter *l, const struct wq_failure *f)
 	return p->delay;
 }
 
-static void probe_forget(struct wq_limiter *l, const void *key, size_t len)
+static void probe_forget(struct wq_limiter *l, const struct wq_failure *f)
 {
 	struct probe *p = probe_of(l);
 
 	p->forgot++;
-	probe_note(p, key, len);
+	p->seen = *f;
+	probe_note(p, f->key, f->len);
 }
 
 static u32 probe_num_requeues(struct wq_limiter *l, const struct wq_failure *f)

@@ -42,7 +42,10 @@
 #ifndef _LINUX_WQ_H
 #define _LINUX_WQ_H
 
+#include <linux/compiler_attributes.h>
 #include <linux/container_of.h>
+#include <linux/err.h>
+#include <linux/limits.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/minmax.h>
@@ -602,6 +605,63 @@ static inline s64 WQ_AFTER(s64 ns)
 	return WQ_AFTER_BIT | clamp_t(s64, ns, 0, WQ_AFTER_BIT - 1);
 }
 
+/*
+ * private: a failure with a delay of its own has the sign bit, as each negative number, but not bit
+ * 62, which each errno has.  Below these are the delay and the errno.
+ */
+#define WQ_FAILED_ERROR_BITS	12
+#define WQ_FAILED_GIVE_UP	((s64)(1ULL << 50) - 1)	/* in place of a delay */
+
+/* private: an error that is no errno becomes 0, which the controller logs */
+static inline s64 __wq_failed(int error, s64 ns)
+{
+	u32 code = error < 0 && error >= -MAX_ERRNO ? -error : 0;
+
+	return S64_MIN | ns << WQ_FAILED_ERROR_BITS | code;
+}
+
+/**
+ * WQ_RETRY_AFTER() - what a function of a controller returns if it failed and knows when to retry
+ * @error: why, a negative errno
+ * @ns: when the key or entry is to be added again, in ns from the end of the run; 0 or less: at
+ *	once.  At most 2^50 - 2, some 13 days
+ *
+ * As a return of @error: the failure counts, also against the limits of retries, and the key that
+ * fails after its last retry is given up.  But the delay of the retry is @ns.  The queue's limiter
+ * is not asked, so a bucket gives no token, and a num_requeues of the limiter's own does not see
+ * the failure.  The built-in limiters that count by key see it in wq_failure.failures.
+ *
+ * Another value of @error is logged once and counts as -EINVAL.
+ *
+ * Context: any.
+ *
+ * Return: a value for wq_controller_params.fn and wq_controller_params.embedded_fn.
+ */
+static inline s64 WQ_RETRY_AFTER(int error, s64 ns)
+{
+	return __wq_failed(error, clamp_t(s64, ns, 0, WQ_FAILED_GIVE_UP - 1));
+}
+
+/**
+ * WQ_GIVE_UP() - what a function of a controller returns if a retry has no use
+ * @error: why, a negative errno
+ *
+ * The failure counts, and the key or entry is given up, however many retries are left.
+ *
+ * Another value of @error is logged once and counts as -EINVAL.
+ *
+ * Context: any.
+ *
+ * Return: a value for wq_controller_params.fn and wq_controller_params.embedded_fn.
+ */
+static inline s64 WQ_GIVE_UP(int error)
+{
+	return __wq_failed(error, WQ_FAILED_GIVE_UP);
+}
+
+/* wq_controller_params.max_retries: there is no limit. */
+#define WQ_RETRY_FOREVER	U32_MAX
+
 /**
  * struct wq_controller_params - parameters of wq_controller_start()
  * @q: the queue.  The caller keeps it, and must not destroy it before the controller
@@ -615,13 +675,20 @@ static inline s64 WQ_AFTER(s64 ns)
  *	BH workqueue, because workers sleep, and must not be drained or destroyed before the
  *	controller has stopped.  system_unbound_wq fits if the functions need none of the flags
  * @max_retries: how many failures of a key in a row are retried, each after the delay of the
- *	queue's limiter.  0: none, so the first failure gives the key up.  If wq_params.max_retries
- *	is lower and not 0, it applies instead.  A key that is given up is parked with the error,
+ *	queue's limiter.  0: none, so the first failure gives the key up.  WQ_RETRY_FOREVER, or any
+ *	value above WQ_MAX_RETRIES: all.  If wq_params.max_retries is lower and not 0, it applies
+ *	instead.  A key that is given up is parked with the error and the text of wq_set_reason(),
  *	see wq_done_give_up().
- * @fn: process a key; may be NULL if there is @embedded_fn.  0: done, its failures are
- *	forgotten; negative errno: the key failed; WQ_AFTER(ns): done, and the key needs its next
- *	run so many ns after the end of this one.  Another value above 0, such as a number of bytes,
- *	is logged once and counts as 0.  May sleep.
+ * @fn: process a key; may be NULL if there is @embedded_fn.  May sleep.  Returns one of:
+ *
+ *	 - 0: done, and the failures of the key are forgotten
+ *	 - a negative errno: the key failed
+ *	 - WQ_RETRY_AFTER(errno, ns): the key failed, and its retry comes so many ns later
+ *	 - WQ_GIVE_UP(errno): the key failed, and is given up
+ *	 - WQ_AFTER(ns): done, and the key needs its next run so many ns after the end of this one
+ *
+ *	Another value above 0, such as a number of bytes, is logged once and counts as 0.  Another
+ *	value below 0 is logged once and counts as -EINVAL.
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key.  May sleep
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.
@@ -651,5 +718,6 @@ struct wq_controller_params {
 
 struct wq_controller *wq_controller_start(const struct wq_controller_params *params);
 int wq_controller_stop(struct wq_controller *c);
+void wq_set_reason(struct wq *q, const char *fmt, ...) __printf(2, 3);
 
 #endif /* _LINUX_WQ_H */

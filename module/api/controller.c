@@ -41,6 +41,7 @@
 #include <linux/err.h>
 #include <linux/freezer.h>
 #include <linux/jiffies.h>
+#include <linux/kernel.h>
 #include <linux/kthread.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
@@ -48,6 +49,8 @@
 #include <linux/preempt.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
+#include <linux/stdarg.h>
+#include <linux/string.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
@@ -55,6 +58,7 @@
 #include "core.h"
 #include "queue/debugfs.h"
 #include "queue/queue.h"
+#include "state/park.h"
 #include "verbs/wait.h"
 
 #define WQ_MAX_WORKERS	1024
@@ -69,6 +73,7 @@ struct controller_worker {
 	struct task_struct *task;	/* the thread, or the task of the turn in progress */
 	struct wq_item item;		/* the key that the worker took last */
 	u64 token;			/* of the run that the worker works on; 0: none, or ended */
+	char reason[WQ_MAX_REASON + 1];	/* of that run, see wq_set_reason(); empty: none */
 	bool yields;			/* take no other key in this turn */
 
 	/* With a pool, see the head of this file */
@@ -120,8 +125,9 @@ static void controller_give_up(const struct controller_worker *w, int error)
 	}
 	/* The key does not change and is not freed while it is held. */
 	wq_key_text(key, sizeof(key), item->entry);
-	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d\n",
-			    controller_name(w), key, item->failures, error);
+	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d%s%s\n",
+			    controller_name(w), key, item->failures, error, w->reason[0] ? ": " : "",
+			    w->reason);
 }
 
 /* Call the caller's function for a key or for an embedded entry. */
@@ -142,59 +148,92 @@ static s64 controller_call(const struct controller_worker *w)
 	return -EOPNOTSUPP;
 }
 
-/* How many failures of a key in a row are retried. */
-static u32 controller_retries(const struct wq_controller_params *p)
+/* Whether the controller retries a key that failed.  The queue has a limit of its own. */
+static bool controller_retries(const struct controller_worker *w)
 {
+	const struct wq_controller_params *p = &w->c->params;
 	u32 parks_after = READ_ONCE(p->q->max_retries);
+	u32 most = parks_after ? min(parks_after, p->max_retries) : p->max_retries;
 
-	return parks_after ? min(parks_after, p->max_retries) : p->max_retries;
+	/* The count of failures has an end, which must be no limit. */
+	return most > WQ_MAX_RETRIES || w->item.failures < most;
+}
+
+/* Log a result of the caller's function that is none. */
+static void controller_odd_result(const struct controller_worker *w, s64 ret)
+{
+	const struct wq_controller_params *p = &w->c->params;
+
+	pr_warn_once("wq: %s: %ps returned %lld, which is no result of a controller's function\n",
+		     current->comm, w->item.len ? (void *)p->fn : (void *)p->embedded_fn, ret);
+}
+
+/* Set the outcome of a run whose function returned @ret, which is below 0. */
+static void controller_failed(const struct controller_worker *w, s64 ret, struct wq_cause *cause)
+{
+	bool timed = !(ret & WQ_AFTER_BIT);	/* by WQ_RETRY_AFTER() or WQ_GIVE_UP() */
+	s64 error = timed ? ret & MAX_ERRNO : -ret;
+	s64 delay = (ret & S64_MAX) >> WQ_FAILED_ERROR_BITS;
+
+	if (!error || error > MAX_ERRNO) {
+		controller_odd_result(w, ret);
+		error = EINVAL;
+	}
+	cause->error = error;
+	if ((timed && delay == WQ_FAILED_GIVE_UP) || !controller_retries(w)) {
+		cause->op.flags |= OP_PARK;
+		return;
+	}
+	cause->op.flags |= OP_ADD | WQ_ADD_RATE_LIMITED;
+	if (timed) {
+		cause->op.flags |= OP_DELAY;
+		cause->op.delay = delay;
+	}
+}
+
+/* The outcome of a run whose function returned @ret. */
+static struct wq_cause controller_outcome(const struct controller_worker *w, s64 ret)
+{
+	struct wq_cause cause = { .op.flags = OP_CAUSE };
+
+	if (ret < 0) {
+		controller_failed(w, ret, &cause);
+		return cause;
+	}
+	cause.op.flags |= OP_FORGET;
+	if (ret & WQ_AFTER_BIT) {
+		cause.op.flags |= OP_ADD | WQ_ADD_AFTER;
+		cause.op.delay = ret & ~WQ_AFTER_BIT;
+	} else if (ret) {
+		controller_odd_result(w, ret);
+	}
+	return cause;
 }
 
 /*
- * The outcome of a key whose function returned *@ret, which is only positive afterwards if it is
- * the delay of another run.
+ * The text of wq_set_reason(), or NULL.  It is optional, so the thread does not wait for memory:
+ * memory reclaim may wait for the run.
  */
-static u32 controller_outcome(const struct wq_controller_params *p, const struct wq_item *item,
-			      s64 *ret)
+static struct wq_reason *controller_reason(const struct controller_worker *w)
 {
-	if (*ret < 0)
-		return item->failures < controller_retries(p) ? WQ_OUTCOME_RETRY :
-								WQ_OUTCOME_GIVE_UP;
-	if (*ret & WQ_AFTER_BIT) {
-		*ret &= ~WQ_AFTER_BIT;
-		return WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER;
-	}
-	if (*ret)
-		pr_warn_once("wq: %s: %ps returned %lld, which is neither 0, an errno nor WQ_AFTER()\n",
-			     current->comm, item->len ? (void *)p->fn : (void *)p->embedded_fn,
-			     *ret);
-	*ret = 0;
-	return WQ_OUTCOME_FORGET;
+	return wq_reason_new(w->c->params.q, w->reason, strlen(w->reason), GFP_NOWAIT);
 }
 
 /* Process a key, and set @cause for its done.  Returns false if the run ended with its entry. */
 static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 {
-	const struct wq_controller_params *p = &w->c->params;
-	const struct wq_item *item = &w->item;
-	u32 outcome;
-	s64 ret;
-
-	lock_map_acquire(&p->q->drain_map);
-	w->token = item->token;
-	ret = controller_call(w);
-	outcome = controller_outcome(p, item, &ret);
-	if (w->token && outcome == WQ_OUTCOME_GIVE_UP)
-		controller_give_up(w, max_t(s64, ret, INT_MIN));
-	lock_map_release(&p->q->drain_map);
+	lock_map_acquire(&w->c->params.q->drain_map);
+	w->token = w->item.token;
+	w->reason[0] = '\0';
+	*cause = controller_outcome(w, controller_call(w));
+	if (w->token && cause->op.flags & OP_PARK)
+		controller_give_up(w, -(int)cause->error);
+	lock_map_release(&w->c->params.q->drain_map);
 	if (!w->token)
 		return false;
 	w->token = 0;
-	*cause = (struct wq_cause){
-		.op.flags = OP_CAUSE,
-		.error = ret < 0 ? -max_t(s64, ret, -MAX_ERRNO) : 0,
-	};
-	wq_op_set_done(&cause->op, max_t(s64, ret, 0), outcome);
+	if (cause->op.flags & OP_PARK)
+		cause->reason = controller_reason(w);
 	return true;
 }
 
@@ -220,11 +259,14 @@ static int controller_next(struct controller_worker *w, struct wq_cause *cause, 
 		ret = wq_done_take(w->c->params.q, NULL, &w->item, cause, controller_take, w,
 				   timeout);
 		if (ret != -ENOMEM)
-			return ret;
+			break;
 		/* No memory for the retry: the worker holds the key until there is some. */
 		schedule_timeout_idle(WQ_NOMEM_PAUSE);
 		try_to_freeze();
 	}
+	/* If the key is parked, it has the reason. */
+	kfree(cause->reason);
+	return ret;
 }
 
 /* Whether a worker leaves its place to others, or freezes, after a run. */
@@ -524,6 +566,35 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
 
 	return w && w->token && w->item.entry == &x->entry ? &w->token : NULL;
 }
+
+/**
+ * wq_set_reason() - describe why the run that the caller is will be given up
+ * @q: the queue of the run
+ * @fmt: format of the text, from which WQ_MAX_REASON bytes are kept
+ *
+ * For the functions of a controller.  If the run gives its key or entry up, this text is parked
+ * with it beside the error, for people: wqctl shows it, and the tracepoint wq_park has it.
+ * Otherwise the text has no effect.  A later call replaces the text of an earlier one.  If there is
+ * no memory when the key is parked, it is parked without the text.
+ *
+ * From elsewhere, such as another thread, an interrupt during the run, or a function that has
+ * ended its run by wq_embedded_exit(), the call does nothing.
+ *
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
+ */
+void wq_set_reason(struct wq *q, const char *fmt, ...)
+{
+	struct controller_worker *w = own_worker(q);
+	va_list args;
+
+	if (!w || !w->token)
+		return;
+	va_start(args, fmt);
+	vscnprintf(w->reason, sizeof(w->reason), fmt, args);
+	va_end(args);
+}
+EXPORT_SYMBOL_GPL(wq_set_reason);
 
 /* Begin to wait for the functions of a queue's controllers.  Returns 0, or -EDEADLK. */
 int wq_controller_begin_wait(struct wq *q)

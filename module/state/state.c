@@ -332,15 +332,17 @@ void wq_reset_failures(struct wq_cs *cs, struct wq_entry *e)
 	wq_unretain(cs, e);
 }
 
-/* Count a failure of an entry's key.  Returns the limiter's delay. */
-s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e)
+/* Count a failure of an entry's key.  Returns its delay: the op's own, or the limiter's. */
+s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
+	s64 delay = op->delay;
 	struct wq_failure f;
-	s64 delay;
 
 	wq_assert_locked(cs);
-	f = wq_failure_of(e, wq_now(cs));
-	delay = wq_limiter_when(cs->q->limiter, &f);
+	if (!(op->flags & OP_DELAY)) {
+		f = wq_failure_of(e, wq_now(cs));
+		delay = wq_limiter_when(cs->q->limiter, &f);
+	}
 	if (!e->failures)
 		cs->q->nr_failed++;
 	if (e->failures != WQ_MAX_FAILURES)

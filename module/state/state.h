@@ -73,7 +73,7 @@ void wq_unhold(struct wq_cs *cs, struct wq_entry *e);
 void wq_requeue(struct wq_cs *cs, struct wq_entry *e);
 void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_reset_failures(struct wq_cs *cs, struct wq_entry *e);
-s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e);
+s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
 void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len);
 
 /* The entry of a key, which may be idle, or NULL. */

@@ -211,7 +211,7 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	if (unlikely(e->state & ENTRY_PARKED))
 		wq_unpark(cs, e);
 	if (limited)
-		delay = wq_count_failure(cs, e);
+		delay = wq_count_failure(cs, e, op);
 	ret = unlikely(q->join_retry) ? wq_add_joining(cs, e, op, delay) :
 					wq_add_in(cs, e, op, delay);
 	wq_unretain(cs, e);
@@ -232,7 +232,7 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 	if (e->disabled) {
 		q->dropped++;
 	} else if (wq_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
-		wq_count_failure(cs, e);
+		wq_count_failure(cs, e, &op);
 		if (q->prioritized)
 			wq_priority_raise(e, wq_add_level(e, &op));
 		wq_set_dirty(cs, e);

@@ -11,6 +11,7 @@
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/prandom.h>
@@ -194,6 +195,28 @@ static s64 fail_first(struct control_fixture *fx, struct tally *t, int n)
 static s64 again_after(struct control_fixture *fx, struct tally *t, int n)
 {
 	return n == 1 ? WQ_AFTER(fx->after) : 0;
+}
+
+/* A different error each time, from -101 on, and the time to the retry. */
+static s64 fail_for_a_time(struct control_fixture *fx, struct tally *t, int n)
+{
+	return WQ_RETRY_AFTER(-100 - n, fx->after);
+}
+
+static s64 fail_for_a_time_once(struct control_fixture *fx, struct tally *t, int n)
+{
+	return n == 1 ? fail_for_a_time(fx, t, n) : 0;
+}
+
+static s64 fail_for_a_time_then_fail(struct control_fixture *fx, struct tally *t, int n)
+{
+	return n == 1 ? fail_for_a_time(fx, t, n) : -EIO;
+}
+
+/* Gives up in the run after as many failures as FAILS() has set. */
+static s64 give_up(struct control_fixture *fx, struct tally *t, int n)
+{
+	return n <= fx->fails ? -100 - n : WQ_GIVE_UP(-100 - n);
 }
 
 /* As a function that returns how many bytes it has written. */
@@ -785,6 +808,277 @@ static void when_is_called_once_a_retry_and_forget_at_the_end(struct kunit *test
 	KUNIT_EXPECT_EQ(test, atomic_read(&fx->own.whens), 3);
 	KUNIT_EXPECT_EQ(test, cancel(test, "a"), WQ_KEY_PARKED | FAILED);
 	KUNIT_EXPECT_GE(test, atomic_read(&fx->own.forgets), 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+/* Each of them gives the key up with EINVAL, and is logged once. */
+static void results_below_0_that_are_no_errno_count_as_EINVAL(struct kunit *test)
+{
+	const s64 bad[] = {
+		-MAX_ERRNO - 1, INT_MIN, S64_MIN, -(1LL << 62), WQ_GIVE_UP(0), WQ_GIVE_UP(EIO),
+		WQ_GIVE_UP(INT_MAX), WQ_GIVE_UP(-MAX_ERRNO - 1), WQ_GIVE_UP(INT_MIN),
+		WQ_RETRY_AFTER(0, 0), WQ_RETRY_AFTER(EIO, HOUR),
+		WQ_RETRY_AFTER(-MAX_ERRNO - 1, S64_MAX),
+	};
+	struct control_fixture *fx = test->priv;
+	int i;
+
+	control(test, 1, 0, return_a_number);
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		fx->after = bad[i];
+		add(test, "a");
+		ASSERT_EVENTUALLY(test, given_up(test) == i + 1 &&
+				  query(test, "a") == (WQ_KEY_PARKED | FAILED));
+		ASSERT_SAME(test, fx->error, -EINVAL, "result %d", i);
+		expect_parked(test, "a", 1, EINVAL);
+		cancel(test, "a");
+	}
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void each_errno_and_each_time_come_through(struct kunit *test)
+{
+	const s64 times[] = { S64_MIN, -1, 0, 1, 4095, 4096, HOUR, (1LL << 50) - 2 };
+	struct control_fixture *fx = test->priv;
+	int error, i;
+
+	limited_on_clock(test, wq_limiter_exponential(SEC, SEC));
+	control(test, 1, 1, return_a_number);
+	for (error = 1; error <= MAX_ERRNO; error += error < 3 || error > 4090 ? 1 : 511) {
+		fx->after = WQ_GIVE_UP(-error);
+		add(test, "a");
+		ASSERT_EVENTUALLY(test, query(test, "a") == (WQ_KEY_PARKED | FAILED));
+		ASSERT_SAME(test, fx->error, -error, "errno %d", error);
+		cancel(test, "a");
+	}
+	for (i = 0; i < ARRAY_SIZE(times); i++) {
+		fx->after = WQ_RETRY_AFTER(-MAX_ERRNO, times[i]);
+		no_runs(test);
+		add(test, "a");
+		if (times[i] > 0) {
+			ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
+			pass(test, times[i] - 1);
+			ASSERT_SAME(test, query(test, "a"), WAITS_AGAIN, "time %d", i);
+			pass(test, 1);
+		}
+		ASSERT_EVENTUALLY(test, query(test, "a") == (WQ_KEY_PARKED | FAILED));
+		ASSERT_SAME(test, runs(test, 'a'), 2, "time %d", i);
+		ASSERT_SAME(test, fx->error, -MAX_ERRNO, "time %d", i);
+		cancel(test, "a");
+	}
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void WQ_RETRY_AFTER_does_not_ask_the_limiter(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	limited(test, &fx->own.l);
+	control(test, 1, 3, fail_for_a_time);
+	expect_given_up(test, 3);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->own.whens), 0);
+	KUNIT_EXPECT_EQ(test, stats(test)->failures, 3ULL);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void a_failure_after_WQ_RETRY_AFTER_has_the_delay_of_the_next_failure(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	limited_on_clock(test, wq_limiter_exponential(SEC, HOUR));
+	fx->after = HOUR;
+	control(test, 1, 9, fail_for_a_time_then_fail);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, query(test, "a") == (int)WAITS_AGAIN);
+	pass(test, HOUR);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 2 && query(test, "a") == (int)WAITS_AGAIN);
+	pass(test, 2 * SEC - 1);
+	KUNIT_EXPECT_EQ(test, query(test, "a"), (int)WAITS_AGAIN);
+	pass(test, 1);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 3);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void without_a_limit_a_key_is_retried_for_ever(struct kunit *test)
+{
+	const unsigned int none[] = { WQ_RETRY_FOREVER, WQ_MAX_RETRIES + 1 };
+	struct control_fixture *fx = test->priv;
+	int i;
+
+	fx->fails = 2;
+	for (i = 0; i < ARRAY_SIZE(none); i++) {
+		limited(test, wq_limiter_exponential(0, 0));
+		no_runs(test);
+		add_rate_limited(test, "a");
+		queue_saturate_failures(queue(test), "a", 1);
+		control(test, 1, none[i], fail_first);
+		ASSERT_EVENTUALLY(test, query(test, "a") == 0);
+		KUNIT_EXPECT_EQ(test, runs(test, 'a'), 3);
+		KUNIT_EXPECT_EQ(test, given_up(test), 0);
+		KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+	}
+}
+
+static void the_greatest_limit_gives_a_key_up(struct kunit *test)
+{
+	limited(test, wq_limiter_exponential(0, 0));
+	add_rate_limited(test, "a");
+	queue_saturate_failures(queue(test), "a", 1);
+	control(test, 1, WQ_MAX_RETRIES, fail);
+	ASSERT_EVENTUALLY(test, query(test, "a") == (WQ_KEY_PARKED | FAILED));
+	KUNIT_EXPECT_EQ(test, runs(test, 'a'), 1);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+/* --- reasons --- */
+
+static void expect_reason(struct kunit *test, const char *key, const char *reason)
+{
+	struct wq_key_info info = {};
+	struct wq_op op;
+
+	ASSERT_EVENTUALLY(test, query(test, key) == (WQ_KEY_PARKED | FAILED));
+	wq_op_init(queue(test), &op, key, strlen(key));
+	KUNIT_EXPECT_EQ(test, wq_key_do(queue(test), consumer_kernel(queue(test)), &op, WQ_DO_QUERY,
+					&info), 0);
+	KUNIT_EXPECT_EQ(test, info.reason_len, strlen(reason));
+	if (memcmp(info.reason, reason, min(strlen(reason), sizeof(info.reason))))
+		KUNIT_FAIL(test, "reason \"%.*s\", expected \"%s\"", (int)info.reason_len,
+			   info.reason, reason);
+}
+
+#define LONG_TEXT	"a text of 64 bytes, which are all that are kept of a longer one:"
+
+static s64 explain(struct control_fixture *fx, struct tally *t, int n)
+{
+	switch (t - fx->tally) {
+	case 'a':
+		wq_set_reason(fx->base.q, "port %d: %s", 7, "no link");
+		break;
+	case 'b':
+		wq_set_reason(fx->base.q, "%s%s", LONG_TEXT, " none of this");
+		break;
+	case 'c':
+		wq_set_reason(fx->base.q, "first");
+		wq_set_reason(fx->base.q, "last");
+		break;
+	case 'd':
+		wq_set_reason(fx->base.q, "first");
+		wq_set_reason(fx->base.q, "%s", "");
+		break;
+	case 'e':	/* The reason of a run that is retried is not that of the next run. */
+		if (n == 1)
+			wq_set_reason(fx->base.q, "first run");
+		return n == 1 ? WQ_RETRY_AFTER(-EIO, 0) : WQ_GIVE_UP(-EIO);
+	case 'f':
+		break;
+	}
+	return WQ_GIVE_UP(-ENODEV);
+}
+
+static void a_key_is_parked_with_the_reason_of_its_run(struct kunit *test)
+{
+	BUILD_BUG_ON(sizeof(LONG_TEXT) - 1 != WQ_MAX_REASON);
+	control(test, 1, 3, explain);
+	add_each(test, "abcdef");
+	expect_reason(test, "a", "port 7: no link");
+	expect_reason(test, "b", LONG_TEXT);
+	expect_reason(test, "c", "last");
+	expect_reason(test, "d", "");
+	expect_reason(test, "e", "");
+	expect_reason(test, "f", "");
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static s64 explain_and_succeed(struct control_fixture *fx, struct tally *t, int n)
+{
+	wq_set_reason(fx->base.q, "of a run that succeeded");
+	return 0;
+}
+
+/* Neither the memory of a text nor anything else is left. */
+static void a_run_that_is_not_given_up_leaves_no_reason(struct kunit *test)
+{
+	u64 memory;
+
+	add(test, "a");
+	run(test, "a");
+	memory = stats(test)->memory;
+	control(test, 1, 3, explain_and_succeed);
+	add(test, "a");
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1 && !query(test, "a"));
+	KUNIT_EXPECT_EQ(test, stats(test)->memory, memory);
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void gave_up_and_explain(void *data, const void *key, size_t len, int error)
+{
+	struct control_fixture *fx = data;
+
+	wq_set_reason(fx->base.q, "error %d in gave_up", error);
+	gave_up(data, key, len, error);
+}
+
+static void gave_up_may_set_the_reason(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 1, 0, fail);
+
+	p->gave_up = gave_up_and_explain;
+	start_by(test, p);
+	add(test, "a");
+	expect_reason(test, "a", "error -101 in gave_up");
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static struct wq *interrupted;
+
+static void explain_in_interrupt(struct irq_work *work)
+{
+	wq_set_reason(interrupted, "in an interrupt");
+}
+
+static s64 be_interrupted(struct control_fixture *fx, struct tally *t, int n)
+{
+	struct irq_work work = IRQ_WORK_INIT_HARD(explain_in_interrupt);
+
+	interrupted = fx->base.q;
+	wq_set_reason(interrupted, "in the run");
+	irq_work_queue(&work);
+	irq_work_sync(&work);
+	return hold_and_fail(fx, t, n);
+}
+
+/* The test's own thread and an interrupt of the run call it. */
+static void a_reason_from_outside_of_the_run_has_no_effect(struct kunit *test)
+{
+	control(test, 1, 0, be_interrupted);
+	add(test, "a");
+	entered(test, 1);
+	wq_set_reason(queue(test), "of another thread");
+	let_all_go(test);
+	expect_reason(test, "a", "in the run");
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+
+static void gave_up_without_memory(void *data, const void *key, size_t len, int error)
+{
+	struct control_fixture *fx = data;
+
+	wq_set_reason(fx->base.q, "no memory for this");
+	gave_up(data, key, len, error);
+	fail_nth(1);
+}
+
+static void a_key_is_parked_without_the_reason_if_there_is_no_memory(struct kunit *test)
+{
+	struct wq_controller_params *p = params(test, 1, 0, fail);
+
+	skip_unless_adds_fail(test);
+	p->gave_up = gave_up_without_memory;
+	start_by(test, p);
+	add(test, "a");
+	expect_reason(test, "a", "");
+	expect_parked(test, "a", 1, 101);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
@@ -1460,6 +1754,10 @@ static s64 end_somehow(struct control_fixture *fx, struct tally *t, int n)
 		return -EIO;
 	if (n % 97 < 3)
 		return -EAGAIN;
+	if (n % 13 == 0)
+		return WQ_RETRY_AFTER(-EIO, n % 1000);
+	if (n % 31 == 0)
+		return WQ_GIVE_UP(-EAGAIN);
 	if (n % 11 == 0)
 		return WQ_AFTER(n % 1000);
 	return 0;
@@ -1724,6 +2022,30 @@ const struct row wq_controller_rows[] = {
 	    RETURNS(HOUR), CONTROL(1, 2, fail_twice_then_far_away), ADD("a"), QUERY("a"),
 	    BECOMES(DELAYED), RUNS("a", 3), REQUEUES("a"), IS(0), ADD("a"), COMES_TO_RUNS("a", 6),
 	    QUERY("a"), BECOMES(DELAYED), COUNT(given_up, 0), STOP),
+	ROW(WQ_RETRY_AFTER_is_the_time_to_the_retry_in_place_of_the_limiters_delay,
+	    NEW_QUEUE(), RETURNS(300 * HOUR), CONTROL(2, 1, fail_for_a_time_once), ADD("a"),
+	    QUERY("a"), BECOMES(WAITS_AGAIN), PASS(300 * HOUR - 1), STATE("a", WAITS_AGAIN),
+	    RUNS("a", 1), PASS(1), GONE("a"), RUNS("a", 2), COUNT(given_up, 0), STOP),
+	ROW(WQ_RETRY_AFTER_counts_as_a_failure,
+	    RETURNS(HOUR), CONTROL(1, 1, fail_for_a_time), ADD("a"), QUERY("a"),
+	    BECOMES(WAITS_AGAIN), REQUEUES("a"), IS(1), STAT(retries, 1), STAT(failures, 1),
+	    STAT(failed, 1), STOP),
+	ROW(WQ_RETRY_AFTER_counts_against_the_limit_of_the_controller,
+	    RETURNS(0), CONTROL(1, 3, fail_for_a_time), GIVEN_UP_AFTER(3), STOP),
+	ROW(WQ_RETRY_AFTER_counts_against_the_limit_of_the_queue,
+	    LIMITED(0, 0, .max_retries = 2), RETURNS(1), CONTROL(1, 5, fail_for_a_time),
+	    GIVEN_UP_AFTER(2), STOP),
+	ROW(the_greatest_WQ_RETRY_AFTER_is_13_days,
+	    NEW_QUEUE(), RETURNS(S64_MAX), CONTROL(1, 1, fail_for_a_time_once), ADD("a"),
+	    QUERY("a"), BECOMES(WAITS_AGAIN), PASS((1LL << 50) - 3), STATE("a", WAITS_AGAIN),
+	    PASS(1), GONE("a"), RUNS("a", 2), COUNT(given_up, 0), STOP),
+	ROW(WQ_GIVE_UP_gives_a_key_up_that_has_retries_left,
+	    CONTROL(1, 5, give_up), GIVEN_UP_AFTER(0), STAT(retries, 0), STOP),
+	ROW(WQ_GIVE_UP_gives_a_key_up_without_retries,
+	    CONTROL(1, 0, give_up), GIVEN_UP_AFTER(0), STOP),
+	ROW(WQ_GIVE_UP_gives_a_key_up_that_is_retried_for_ever,
+	    LIMITED(0, 0), FAILS(3), CONTROL(1, WQ_RETRY_FOREVER, give_up), GIVEN_UP_AFTER(3),
+	    STOP),
 	ROW(the_greatest_WQ_AFTER_waits_for_ever,
 	    RETURNS(S64_MAX), CONTROL(1, 0, again_after), ADD("a"), QUERY("a"), BECOMES(DELAYED),
 	    WORKERS_SLEEP, RUNS("a", 1), STOP_AT_ONCE(true)),
@@ -1839,6 +2161,17 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE(the_name_may_be_null),
 	KUNIT_CASE(retries_come_after_the_delay_of_the_limiter_to_the_ns),
 	KUNIT_CASE(when_is_called_once_a_retry_and_forget_at_the_end),
+	KUNIT_CASE(results_below_0_that_are_no_errno_count_as_EINVAL),
+	KUNIT_CASE(each_errno_and_each_time_come_through),
+	KUNIT_CASE(WQ_RETRY_AFTER_does_not_ask_the_limiter),
+	KUNIT_CASE(a_failure_after_WQ_RETRY_AFTER_has_the_delay_of_the_next_failure),
+	KUNIT_CASE(without_a_limit_a_key_is_retried_for_ever),
+	KUNIT_CASE(the_greatest_limit_gives_a_key_up),
+	KUNIT_CASE(a_key_is_parked_with_the_reason_of_its_run),
+	KUNIT_CASE(a_run_that_is_not_given_up_leaves_no_reason),
+	KUNIT_CASE(gave_up_may_set_the_reason),
+	KUNIT_CASE(a_reason_from_outside_of_the_run_has_no_effect),
+	KUNIT_CASE(a_key_is_parked_without_the_reason_if_there_is_no_memory),
 	KUNIT_CASE(gave_up_may_add_the_key_again),
 	KUNIT_CASE(gave_up_may_be_null),
 	KUNIT_CASE(a_key_of_any_bytes_may_be_given_up_without_gave_up),

@@ -33,6 +33,7 @@ struct object {
 	struct wq_embedded x;
 	bool initialized;
 	struct list_head link;		/* then: in initialized_objects */
+	int most;			/* failures that it retries */
 	/* for tests with threads */
 	atomic_t running;
 	atomic_t wanted;		/* adds that have begun */
@@ -1389,6 +1390,35 @@ static void embedded_gave_up_may_be_null(struct kunit *test)
 	stop_control(test, true);
 }
 
+/* A delay and a limit of its own.  The limiter and the controller have others. */
+static s64 reconnect(struct embedded_fixture *fx, struct object *o)
+{
+	if (wq_embedded_num_requeues(&o->x) >= o->most)
+		return WQ_GIVE_UP(-ENOTCONN);
+	return WQ_RETRY_AFTER(-EIO, MSEC);
+}
+
+static void each_object_may_have_a_limit_of_its_own(struct kunit *test)
+{
+	struct wq_controller_params params;
+
+	objects_in_real_time(test);
+	params = controller_params(test);
+	params.max_retries = WQ_RETRY_FOREVER;
+	embedded(test)->fn = reconnect;
+	start_control(test, &params);
+	A->most = 2;
+	B->most = 5;
+	add_object(A);
+	add_object(B);
+	ASSERT_EVENTUALLY(test, query_object(A) == (WQ_KEY_PARKED | FAILED) &&
+			  query_object(B) == (WQ_KEY_PARKED | FAILED));
+	KUNIT_EXPECT_EQ(test, runs_of(A), 3);
+	KUNIT_EXPECT_EQ(test, runs_of(B), 6);
+	KUNIT_EXPECT_EQ(test, embedded(test)->error, -ENOTCONN);
+	stop_control(test, true);
+}
+
 static void a_controller_runs_an_object_again_after_a_delay(struct kunit *test)
 {
 	control(test, again_once);
@@ -2025,6 +2055,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(a_controller_retries_an_object_that_failed),
 	KUNIT_CASE(a_controller_gives_an_object_up),
 	KUNIT_CASE(embedded_gave_up_may_be_null),
+	KUNIT_CASE(each_object_may_have_a_limit_of_its_own),
 	KUNIT_CASE(a_controller_runs_an_object_again_after_a_delay),
 	KUNIT_CASE(an_object_without_a_function_is_given_up),
 	KUNIT_CASE(cancel_sync_waits_for_a_run_of_a_controller),

@@ -314,6 +314,18 @@ static inline u32 queue_nr_embedded(struct wq *q)
 	return q->nr_embedded;
 }
 
+/* The key, which has failed, has failed as often as can be counted. */
+static inline void queue_saturate_failures(struct wq *q, const void *key, size_t len)
+{
+	struct wq_op op;
+	struct wq_cs cs;
+
+	wq_op_init(q, &op, key, len);
+	wq_lock(&cs, q);
+	__wq_lookup(&cs, op.hash, key, len)->failures = WQ_MAX_FAILURES;
+	wq_unlock(&cs);
+}
+
 /* The entry that is idle for longest. */
 static inline struct wq_entry *queue_first_idle(struct wq *q)
 {

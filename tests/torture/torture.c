@@ -2147,6 +2147,22 @@ static void wait_for_itself(struct arena *a, struct run *run, u32 lot)
 		failed("%s: key %u: a run waits for itself: %d", a->name, run->key, ret);
 }
 
+/* A failure with or without a reason and a time.  The lower bits of @lot are used up. */
+static s64 some_failure(struct arena *a, u32 lot)
+{
+	if (lot & 0x10000)
+		wq_set_reason(a->q, "lot %#x", lot);
+	switch (lot >> 17 & 7) {
+	case 0:
+		return WQ_GIVE_UP(-EIO);
+	case 1:
+	case 2:
+		return WQ_RETRY_AFTER(-EIO, lot >> 14);
+	default:
+		return -EIO;
+	}
+}
+
 /* The controller has the item itself. */
 static s64 controlled_item(struct arena *a, const struct wq_item *item)
 {
@@ -2169,9 +2185,9 @@ static s64 controlled_item(struct arena *a, const struct wq_item *item)
 		return 0;
 	/* A rate-limited add during the run can use up the retries, and no callback reports that. */
 	if (lot & 0x400 && a->retries)
-		return -EIO;
+		return some_failure(a, lot);
 	raise(&run.t->later, atomic_inc_return(&run.t->wanted));
-	return lot & 0x400 ? -EIO : WQ_AFTER(lot >> 16);
+	return lot & 0x400 ? some_failure(a, lot) : WQ_AFTER(lot >> 16);
 }
 
 static s64 controlled_run(void *data, const void *key, size_t len)

@@ -439,17 +439,21 @@ bool wq_shutting_down(struct wq *q);
  * struct wq_embedded - an entry of a queue that is part of an object
  *
  * Like a work_struct, but with the rules of keys: all adds before a run starts share that run,
- * and all adds during the run share the next run.  wq_embedded_init() initializes it, and
- * wq_embedded_exit() must be called before its memory is freed.
+ * and all adds during the run share the next run.  wq_embedded_init() initializes it.  Its memory
+ * can be freed after wq_embedded_exit(), or by the function given to wq_embedded_exit_async().
  */
 struct wq_embedded {
 	/* private: */
 	struct wq_times times;	/* ahead of the entry, as in keys of queues that keep times */
 	/* Each run uses these, so they lie together. */
 	struct wq_entry entry;
-	struct wq *q;
+	union {
+		struct wq *q;
+		struct wq_embedded *next_released;	/* once the run before the release ended */
+	};
 	u32 disabled;
 	u8 end;		/* WQ_END_*, of the last run that has ended */
+	void (*release)(struct wq_embedded *x);	/* called after the run, see exit_async; or NULL */
 	struct list_head all;	/* in wq.embedded */
 #ifdef CONFIG_LOCKDEP
 	struct lockdep_map map;
@@ -500,6 +504,7 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 #define wq_embedded_init_on_stack(x, q, gfp) __wq_embedded_init_class(x, q, gfp, true)
 
 void wq_embedded_exit(struct wq_embedded *x);
+void wq_embedded_exit_async(struct wq_embedded *x, void (*release)(struct wq_embedded *x));
 
 int wq_embedded_add(struct wq_embedded *x);
 int wq_embedded_add_after(struct wq_embedded *x, s64 delay, u32 flags);
@@ -692,7 +697,8 @@ static inline s64 WQ_GIVE_UP(int error)
  * @gave_up: called before done for each key that is given up, with the last error of
  *	@fn; NULL: the controller logs the key.  May sleep
  * @embedded_fn: process an embedded entry, by the rules of @fn; NULL if the queue has none.
- *	May free the entry's object after wq_embedded_exit()
+ *	May free the entry's object after wq_embedded_exit(), or end the entry by
+ *	wq_embedded_exit_async()
  * @embedded_gave_up: called for each embedded entry that is given up, by the rules of
  *	@gave_up
  * @data: first argument of these functions

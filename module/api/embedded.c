@@ -29,6 +29,12 @@
  * If lockdep is on, the thread holds wq_embedded.map, and each wait acquires it.  So lockdep also
  * reports a wait with a lock held that the run takes.
  *
+ * Exit without a wait: wq_embedded_exit_async() stores the function that releases the object, and
+ * marks the entry as one that a task waits for.  So the end of the run looks at it in the hold of
+ * done, beside the fences, and the function is called after that hold.  A run that is taken away,
+ * by wq_destroy(), ends like that, too.  From the mark on the entry refuses adds, so no other run
+ * begins, and no wait is left that would use the entry.
+ *
  * wq.lock protects all fields but q and map.
  */
 #include <linux/debugobjects.h>
@@ -120,6 +126,8 @@ static void embedded_debug_end(struct wq_embedded *x) { }
  * The life of an entry.
  */
 
+static void embedded_release(struct wq *q, struct wq_embedded *x);
+
 static int embedded_own_slot(struct wq *q, struct wq_vec_prealloc *pre, gfp_t gfp)
 {
 	struct wq_cs cs;
@@ -129,8 +137,11 @@ static int embedded_own_slot(struct wq *q, struct wq_vec_prealloc *pre, gfp_t gf
 	/* The heap has an index of 25 bits for each key and each embedded entry. */
 	if (q->nr_embedded < WQ_MAX_KEYS - q->max_keys)
 		ret = wq_heap_own(&q->heap, pre, gfp);
-	if (!ret)
+	if (!ret) {
 		q->nr_embedded++;
+		if (!q->release)
+			q->release = embedded_release;
+	}
 	wq_unlock(&cs);
 	return ret;
 }
@@ -146,9 +157,8 @@ static void embedded_list(struct wq_embedded *x)
 }
 
 /* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
-static void embedded_disown(struct wq_embedded *x)
+static void embedded_disown(struct wq *q, struct wq_embedded *x)
 {
-	struct wq *q = x->q;
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
@@ -230,11 +240,13 @@ static void embedded_remove(struct wq_embedded *x)
 	struct wq_cs cs;
 
 	wq_lock(&cs, x->q);
+	/* The object is gone: it must not be released after this. */
+	x->release = NULL;
 	if (x->entry.state & ENTRY_PROCESSING)
 		wq_give_back_entry(&cs, &x->entry);
 	embedded_drop(&cs, x);
 	wq_unlock(&cs);
-	embedded_disown(x);
+	embedded_disown(x->q, x);
 }
 #endif
 
@@ -350,11 +362,77 @@ void wq_embedded_exit(struct wq_embedded *x)
 	if (run)
 		embedded_end_own(x, run);
 	embedded_disable_sync(x, false);
-	embedded_disown(x);
+	embedded_disown(q, x);
 	embedded_debug_end(x);
 	wq_unpin(q);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_exit);
+
+/*
+ * Call the release functions of entries, chained by next_released.  Nothing else uses the entries
+ * any more.  The context is that of the call that has ended the run, so nothing may sleep here.
+ */
+static void embedded_release(struct wq *q, struct wq_embedded *x)
+{
+	void (*release)(struct wq_embedded *x);
+	struct wq_embedded *next;
+
+	for (; x; x = next) {
+		next = x->next_released;
+		release = x->release;
+		embedded_disown(q, x);
+		embedded_debug_end(x);
+		release(x);
+		wq_unpin_atomic(q);
+	}
+}
+
+/**
+ * wq_embedded_exit_async() - end the use of an entry without a wait
+ * @x: the entry
+ * @release: called with @x when nothing of the queue uses the entry any more; may free its object
+ *
+ * As wq_embedded_exit(), drops the run that the entry waits for, and refuses adds.  If no run is in
+ * progress, the call itself calls @release.  Otherwise @release is called once the run has ended: by
+ * the wq_done() of the run, or its like, or by a worker of the controller after the function of the
+ * run.  wq_destroy() calls @release if it drops the run.  The queue may have been destroyed before.
+ *
+ * The entry's own run may call this, also in embedded_gave_up of a controller.  The run goes on, and
+ * may use the object until it ends.  An outcome that would add the entry again has no effect but
+ * that wq_stat.dropped counts it.
+ *
+ * Other calls for the entry must neither be in progress nor follow, but for waits that have begun,
+ * which end first, and calls by the run in progress.  In particular a wq_embedded_exit() or a second
+ * wq_embedded_exit_async() must not be called.
+ *
+ * @release must not sleep if this call or the one that ends the run must not, and must not wait for
+ * a run of the queue.  A module can be unloaded after all of these calls have returned.  After
+ * wq_controller_stop() the controller's workers have.
+ *
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
+ */
+void wq_embedded_exit_async(struct wq_embedded *x, void (*release)(struct wq_embedded *x))
+{
+	struct wq *q = x->q;
+	struct wq_cs cs;
+	bool running;
+
+	embedded_debug_use(x);
+	wq_lock(&cs, q);
+	embedded_drop(&cs, x);
+	x->disabled++;
+	x->release = release;
+	running = x->entry.state & ENTRY_PROCESSING;
+	if (running)
+		x->entry.waited = 1;
+	else
+		x->next_released = NULL;
+	wq_unlock(&cs);
+	if (!running)
+		embedded_release(q, x);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_exit_async);
 
 /*
  * The verbs.

@@ -11,7 +11,7 @@
  * get changes the token of the entry, so a fence whose token differs from that of the entry is that
  * of the run in progress.  Thereby a get does nothing for fences, and a done tests one bit,
  * wq_entry.waited, which is set while the entry has fences.  After the last wait was given up, the
- * bit stays set until the end of the run.
+ * bit stays set until the end of the run.  wq_embedded_exit_async() sets it without a fence.
  *
  * If a run is given back, it is no end: the key is handed out again.  The run that was lost and the
  * run to come become one, and that run ends the fences of both.  If it is given back a second time

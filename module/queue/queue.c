@@ -463,11 +463,9 @@ void wq_queue_exit(void)
 	destroy_workqueue(wq_ends);
 }
 
-/* Drop a pin; the last one frees the queue's memory.  May sleep. */
-void wq_unpin(struct wq *q)
+/* Free a queue's memory, which has no pin.  May sleep. */
+static void queue_free(struct wq *q)
 {
-	if (!refcount_dec_and_test(&q->pins))
-		return;
 	wq_queues_del(q);
 	/* It may be set for a time of a key that is gone, also by a reader of the statistics. */
 	hrtimer_cancel(&q->timer);
@@ -480,7 +478,28 @@ void wq_unpin(struct wq *q)
 	wq_mem_exit(&q->mem);
 	kfree(q);
 }
+
+/* Drop a pin; the last one frees the queue's memory.  May sleep. */
+void wq_unpin(struct wq *q)
+{
+	if (refcount_dec_and_test(&q->pins))
+		queue_free(q);
+}
 EXPORT_SYMBOL_IF_KUNIT(wq_unpin);
+
+static void free_work(struct work_struct *work)
+{
+	queue_free(container_of(work, struct wq, end_work));
+}
+
+/* wq_unpin() for callers that must not sleep: a work item frees the memory. */
+void wq_unpin_atomic(struct wq *q)
+{
+	if (!refcount_dec_and_test(&q->pins))
+		return;
+	INIT_WORK(&q->end_work, free_work);
+	wq_defer(&q->end_work);
+}
 
 static int give_try(struct wq *q, struct wq_user **spare, bool exempt)
 {

@@ -22,6 +22,7 @@ int wq_queue_init(void);
 void wq_queue_exit(void);
 struct wq_counters *wq_map_of(struct wq *q);
 void wq_unpin(struct wq *q);
+void wq_unpin_atomic(struct wq *q);
 int wq_give(struct wq *q, kuid_t owner, const struct user_namespace *ns);
 void wq_force_bytes(struct wq *q);
 void wq_shut(struct wq *q, bool drain);

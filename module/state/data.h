@@ -158,6 +158,8 @@ struct wq {
 	u32 nr_embedded;		/* L: embedded entries, also idle ones */
 	struct list_head embedded;	/* L: embedded entries, and marks, see api/flush.c */
 	struct wq_fences fences;	/* L */
+	/* L: releases embedded entries; constant since the first one */
+	void (*release)(struct wq *q, struct wq_embedded *x);
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
 	struct list_head parked;	/* L: parked keys, the one parked longest first */
 	struct list_head parked_objects; /* L: parked embedded entries, in the same order */
@@ -199,7 +201,7 @@ struct wq {
 	struct dentry *dir;		/* D: its directory in debugfs */
 	union {
 		struct llist_node ending;	/* its set ends, see wqueue/mount.c; then */
-		struct work_struct end_work;	/* ends it, see wq_put() */
+		struct work_struct end_work;	/* ends it, see wq_put(), or frees its memory */
 	};
 	char name[WQ_NAME_MAX];		/* C */
 	struct lock_class_key drain_key;

@@ -224,6 +224,8 @@ void wq_wake(const struct wq_cs *cs)
 		wake_writers(q);
 	if (unlikely(w->others & WQ_WAKE_USER))
 		wq_user_wake(w->user);
+	if (unlikely(w->others & WQ_WAKE_RELEASE))
+		q->release(q, w->released);
 }
 
 /* Free the entries that were removed in a critical section, after it. */

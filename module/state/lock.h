@@ -15,6 +15,7 @@
 #define WQ_WAKE_TIMES		BIT(2)	/* wq.armed is earlier: the thread, or set the timer */
 #define WQ_WAKE_WRITERS		BIT(3)	/* all of wq.wr_wait: there is room, or never again */
 #define WQ_WAKE_USER		BIT(4)	/* queues of the user that lack bytes */
+#define WQ_WAKE_RELEASE		BIT(5)	/* call the release functions of embedded entries */
 
 /**
  * struct wq_wakes - what a critical section wakes when it ends
@@ -22,12 +23,15 @@
  * @others: WQ_WAKE_*
  * @fences: fences that have ended, chained by next
  * @user: with WQ_WAKE_USER, a reference to it
+ * @released: with WQ_WAKE_RELEASE, embedded entries whose last run has ended, chained by
+ *	next_released
  */
 struct wq_wakes {
 	u32 ready;
 	u32 others;
 	struct wq_fence *fences;
 	struct wq_user *user;
+	struct wq_embedded *released;
 };
 
 /**
@@ -128,7 +132,8 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
 	return waitqueue_active(&cs->q->getters) ||
 	       /* Ordered by the lock. */
 	       waitqueue_active(&cs->q->rd_wait) ||
-	       cs->wakes.others & (WQ_WAKE_FENCES | WQ_WAKE_WRITERS | WQ_WAKE_USER);
+	       cs->wakes.others & (WQ_WAKE_FENCES | WQ_WAKE_WRITERS | WQ_WAKE_USER |
+				   WQ_WAKE_RELEASE);
 }
 
 /*
@@ -138,6 +143,7 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
  *  - if any entry became ready, wake all other readers;
  *  - if a key became dirty that a file's last read took, wake all readers;
  *  - if a run ended or was dropped, for which tasks or files wait, wake them;
+ *  - if the last run of an embedded entry ended, release the entry;
  *  - if the queue was shut down, wake all writers;
  *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, end the drain;

@@ -182,6 +182,17 @@ void wq_renew_map(struct wq_cs *cs)
 		wq_counters_renew(cs->q->map);
 }
 
+/* wq_embedded_exit_async() was called during the run: the entry is released after this hold. */
+static void wq_release_embedded(struct wq_cs *cs, struct wq_embedded *x)
+{
+	struct wq_wakes *w = &cs->wakes;
+
+	wq_assert_locked(cs);
+	x->next_released = w->others & WQ_WAKE_RELEASE ? w->released : NULL;
+	w->released = x;
+	w->others |= WQ_WAKE_RELEASE;
+}
+
 /* A run of an entry with fences has ended, or with @all it was dropped, see wq_fences_end(). */
 noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
 {
@@ -189,6 +200,8 @@ noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bo
 
 	wq_assert_locked(cs);
 	cs->wakes.fences = wq_fences_end(&cs->q->fences, e, result, all, ended);
+	if (wq_is_embedded(e) && wq_embedded_of(e)->release)
+		wq_release_embedded(cs, wq_embedded_of(e));
 	if (cs->wakes.fences == ended)
 		return;
 	cs->wakes.others |= WQ_WAKE_FENCES;

@@ -39,6 +39,7 @@ struct object {
 	atomic_t wanted;		/* adds that have begun */
 	atomic_t seen;			/* of these, what the last run saw when it began */
 	atomic_t runs;
+	atomic_t released;		/* by wq_embedded_exit_async() */
 };
 
 struct embedded_fixture {
@@ -86,14 +87,20 @@ static int init_object(struct object *o, struct wq *q)
 	return 0;
 }
 
-static void exit_object(struct object *o)
+/* The end of the object is up to the caller. */
+static void forget_object(struct object *o)
 {
-	if (!o->initialized)
-		return;
 	mutex_lock(&initialized_lock);
 	o->initialized = false;
 	list_del(&o->link);
 	mutex_unlock(&initialized_lock);
+}
+
+static void exit_object(struct object *o)
+{
+	if (!o->initialized)
+		return;
+	forget_object(o);
 	wq_embedded_exit(&o->x);
 }
 
@@ -1537,8 +1544,10 @@ static s64 only_fail(void *data, struct wq_embedded *x)
 	return -EIO;
 }
 
-static void expect_mortal(struct kunit *test, struct workqueue_struct *pool, bool by_gave_up,
-			  bool add_first)
+static void expect_mortal_by(struct kunit *test, struct workqueue_struct *pool,
+			     s64 (*fn)(void *data, struct wq_embedded *x),
+			     void (*gave_up)(void *data, struct wq_embedded *x, int error),
+			     bool add_first)
 {
 	struct embedded_fixture *fx = embedded(test);
 	struct wq_controller_params params;
@@ -1549,8 +1558,8 @@ static void expect_mortal(struct kunit *test, struct workqueue_struct *pool, boo
 	params = controller_params(test);
 	params.max_retries = 0;
 	params.pool = pool;
-	params.embedded_fn = by_gave_up ? only_fail : free_itself;
-	params.embedded_gave_up = by_gave_up ? fail_and_free_itself : NULL;
+	params.embedded_fn = fn;
+	params.embedded_gave_up = gave_up;
 	fx->controller = wq_controller_start(&params);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fx->controller);
 	for (i = 0; i < 100; i++) {
@@ -1570,16 +1579,311 @@ static void expect_mortal(struct kunit *test, struct workqueue_struct *pool, boo
 
 static void an_object_can_be_freed_by_its_own_function(struct kunit *test)
 {
-	expect_mortal(test, NULL, false, false);
-	expect_mortal(test, NULL, false, true);
-	expect_mortal(test, system_unbound_wq, false, false);
-	expect_mortal(test, system_unbound_wq, false, true);
+	expect_mortal_by(test, NULL, free_itself, NULL, false);
+	expect_mortal_by(test, NULL, free_itself, NULL, true);
+	expect_mortal_by(test, system_unbound_wq, free_itself, NULL, false);
+	expect_mortal_by(test, system_unbound_wq, free_itself, NULL, true);
 }
 
 static void an_object_that_is_given_up_can_be_freed_by_the_function_that_is_told(struct kunit *test)
 {
-	expect_mortal(test, NULL, true, false);
-	expect_mortal(test, system_unbound_wq, true, false);
+	expect_mortal_by(test, NULL, only_fail, fail_and_free_itself, false);
+	expect_mortal_by(test, system_unbound_wq, only_fail, fail_and_free_itself, false);
+}
+
+/* --- exit without a wait --- */
+
+/* The memory is poisoned, as if it was used for something else at once. */
+static void release(struct wq_embedded *x)
+{
+	struct object *o = container_of(x, struct object, x);
+
+	atomic_inc(&o->released);
+	memset(x, 0xa5, sizeof(*x));
+}
+
+static void exit_object_async(struct object *o)
+{
+	forget_object(o);
+	wq_embedded_exit_async(&o->x, release);
+}
+
+static int released(struct object *o)
+{
+	return atomic_read(&o->released);
+}
+
+static void exit_async_without_a_run_releases_the_object_at_once(struct kunit *test)
+{
+	struct wq *q = queue(test);
+	struct object *o;
+	int i, pins;
+
+	exit_objects();
+	pins = refcount_read(&q->pins);
+	for (i = 0; i < 6; i++) {
+		struct wq_item item;
+
+		o = A;
+		KUNIT_ASSERT_EQ(test, init_object(o, q), 0);
+		if (i == 1)
+			add_object(o);
+		else if (i == 2)
+			delay_object(o, HOUR);
+		else if (i == 3)
+			fail_object(o);
+		if (i == 4 || i == 5)
+			item = add_and_get_object(test, o);
+		if (i == 4)
+			KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+		if (i == 5)
+			KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_GIVE_UP),
+					WQ_RESULT_PARKED);
+		exit_object_async(o);
+		ASSERT_SAME(test, released(o), i + 1, "state %d", i);
+		ASSERT_SAME(test, queue_nr_embedded(q), 0, "state %d", i);
+		ASSERT_SAME(test, refcount_read(&q->pins), pins, "state %d", i);
+	}
+	expect_nothing_ready(test);
+	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->failed, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->retained, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->parked, 0U);
+}
+
+static void exit_async_during_a_run_refuses_adds_and_drops_the_next_run(struct kunit *test)
+{
+	struct wq_item item = add_and_get_object(test, A);
+	u32 owned = queue_nr_embedded(queue(test));
+
+	add_object(A);
+	delay_object(A, HOUR);
+	exit_object_async(A);
+	KUNIT_EXPECT_EQ(test, released(A), 0);
+	KUNIT_EXPECT_EQ(test, query_object(A), RUNNING | DISABLED);
+	KUNIT_EXPECT_EQ(test, add_object(A), -EBUSY);
+	KUNIT_EXPECT_EQ(test, fail_object(A), -EBUSY);
+	KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+	KUNIT_EXPECT_EQ(test, queue_nr_embedded(queue(test)), owned);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, released(A), 1);
+	KUNIT_EXPECT_EQ(test, queue_nr_embedded(queue(test)), owned - 1);
+	expect_nothing_ready(test);
+	KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
+}
+
+static void any_outcome_of_the_run_releases_the_object(struct kunit *test)
+{
+	const u32 outcomes[] = {
+		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, WQ_OUTCOME_GIVE_UP,
+		WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET, WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET,
+	};
+	struct wq_item item, next;
+	int i;
+
+	exit_object(A);
+	for (i = 0; i < ARRAY_SIZE(outcomes); i++) {
+		bool adds = outcomes[i] & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
+		u64 dropped = stats(test)->dropped;
+
+		KUNIT_ASSERT_EQ(test, init_object(A, queue(test)), 0);
+		item = add_and_get_object(test, A);
+		exit_object_async(A);
+		ASSERT_SAME(test, done_with(test, &item, 0, outcomes[i]), 0, "outcome %d", i);
+		ASSERT_SAME(test, released(A), i + 1, "outcome %d", i);
+		ASSERT_SAME(test, stats(test)->dropped, dropped + adds, "outcome %d", i);
+		ASSERT_SAME(test, stats(test)->parked, 0, "outcome %d", i);
+	}
+	/* By a done that gets the next object in the same hold of the lock. */
+	KUNIT_ASSERT_EQ(test, init_object(A, queue(test)), 0);
+	item = add_and_get_object(test, A);
+	add_object(B);
+	exit_object_async(A);
+	next = item;
+	KUNIT_EXPECT_EQ(test, wq_done_get(queue(test), &next, 0, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, released(A), i + 1);
+	KUNIT_EXPECT_PTR_EQ(test, object_of(&next), B);
+	KUNIT_EXPECT_EQ(test, done(test, &item), -ESTALE);
+	KUNIT_EXPECT_EQ(test, done(test, &next), 0);
+}
+
+static struct wq *seen_queue;
+static u32 seen_flushes;
+
+static void release_and_look_at_waits(struct wq_embedded *x)
+{
+	struct wq_stat st;
+
+	wq_stats(seen_queue, &st);
+	seen_flushes = st.flushes;
+	release(x);
+}
+
+/* Held waiters go on when the object is gone.  With KASAN, a use of it is reported. */
+static void waits_end_before_the_object_is_released(struct kunit *test)
+{
+	struct wq_item item = add_and_get_object(test, A);
+	struct wq_fence *held[5];
+	struct actor *a[5];
+	unsigned int n, i;
+
+	a[0] = start_flush(test, A);
+	add_object(A);
+	a[1] = start_flush(test, A);
+	a[2] = start_waiter(test, canceler, A);
+	a[3] = start_waiter(test, disabler, A);
+	a[4] = start_waiter(test, canceler, A);
+	n = embedded_hold_waits(&A->x, held, ARRAY_SIZE(held));
+	KUNIT_EXPECT_EQ(test, n, (unsigned int)ARRAY_SIZE(held));
+	seen_queue = queue(test);
+	seen_flushes = U32_MAX;
+	forget_object(A);
+	wq_embedded_exit_async(&A->x, release_and_look_at_waits);
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		EXPECT_STILL_WAITS(test, a[i]);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, released(A), 1);
+	KUNIT_EXPECT_EQ(test, seen_flushes, 0U);
+	while (n)
+		wq_flush_end(queue(test), held[--n]);
+	KUNIT_EXPECT_EQ(test, result(test, a[0]), 0);
+	KUNIT_EXPECT_EQ(test, result(test, a[1]), WQ_END_CANCELED);
+	for (i = 2; i < ARRAY_SIZE(a); i++)
+		KUNIT_EXPECT_EQ(test, result(test, a[i]) & RUNNING, RUNNING);
+}
+
+static void exit_async_ends_a_flush_of_the_pending_run(struct kunit *test)
+{
+	struct actor *a;
+
+	add_object(A);
+	a = start_flush(test, A);
+	exit_object_async(A);
+	KUNIT_EXPECT_EQ(test, released(A), 1);
+	KUNIT_EXPECT_EQ(test, result(test, a), WQ_END_CANCELED);
+}
+
+/* More runs than one hold of the lock ends. */
+static void the_end_of_the_queue_releases_objects_in_processing(struct kunit *test)
+{
+	enum { MANY_RUNS = 100 };
+	struct object *o = kunit_kcalloc(test, MANY_RUNS, sizeof(*o), GFP_KERNEL);
+	struct wq *q = wq_create(NULL);
+	struct wq_item item;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, o);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	for (i = 0; i < MANY_RUNS; i++) {
+		KUNIT_ASSERT_EQ(test, wq_embedded_init(&o[i].x, q, GFP_KERNEL), 0);
+		wq_embedded_add(&o[i].x);
+		KUNIT_ASSERT_EQ(test, wq_get(q, &item, 0), 0);
+		wq_embedded_exit_async(&o[i].x, release);
+	}
+	queue_destroy(q);
+	for (i = 0; i < MANY_RUNS; i++)
+		ASSERT_SAME(test, released(&o[i]), 1, "object %d", i);
+}
+
+/* The release drops the last pin, so the memory of the queue is freed, by a work item. */
+struct ender {
+	struct irq_work work;
+	struct object *o;
+	bool in_hardirq;
+};
+
+static void exit_in_interrupt(struct irq_work *work)
+{
+	struct ender *e = container_of(work, struct ender, work);
+
+	e->in_hardirq = in_hardirq();
+	wq_embedded_exit_async(&e->o->x, release);
+}
+
+static void exit_async_may_be_called_in_an_interrupt_after_the_end_of_the_queue(struct kunit *test)
+{
+	struct ender *e = kunit_kzalloc(test, sizeof(*e), GFP_KERNEL);
+	struct object *o = object(test, 3);
+	struct wq *q;
+
+	skip_on_preempt_rt(test);
+	KUNIT_ASSERT_NOT_NULL(test, e);
+	q = wq_create(NULL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	KUNIT_ASSERT_EQ(test, wq_embedded_init(&o->x, q, GFP_KERNEL), 0);
+	wq_embedded_add(&o->x);
+	wq_destroy(q);
+	e->o = o;
+	e->work = IRQ_WORK_INIT_HARD(exit_in_interrupt);
+	irq_work_queue(&e->work);
+	irq_work_sync(&e->work);
+	KUNIT_EXPECT_TRUE(test, e->in_hardirq);
+	KUNIT_EXPECT_EQ(test, released(o), 1);
+}
+
+static struct wq *again_in;
+
+static void initialize_again(struct wq_embedded *x)
+{
+	release(x);
+	wq_embedded_init(x, again_in, GFP_KERNEL);
+}
+
+static void release_may_initialize_the_object_again(struct kunit *test)
+{
+	struct wq_item item = add_and_get_object(test, A);
+
+	again_in = queue(test);
+	wq_embedded_exit_async(&A->x, initialize_again);
+	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
+	KUNIT_EXPECT_EQ(test, released(A), 1);
+	KUNIT_EXPECT_EQ(test, query_object(A), 0);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	run_object(test, A);
+}
+
+static void free_mortal(struct wq_embedded *x)
+{
+	struct mortal *m = container_of(x, struct mortal, x);
+	struct embedded_fixture *fx = m->fx;
+
+	memset(m, 0xff, sizeof(*m));
+	kfree(m);
+	complete(&fx->entered);
+}
+
+/* The last reference of an object goes in its own run, which still uses it after that. */
+static s64 put_itself(void *data, struct wq_embedded *x)
+{
+	struct mortal *m = container_of(x, struct mortal, x);
+	struct embedded_fixture *fx = m->fx;
+
+	if (m->add_first)
+		wq_embedded_add(x);
+	wq_embedded_exit_async(x, free_mortal);
+	expect_same(&fx->verdict, wq_embedded_add(x), -EBUSY, "add");
+	schedule();
+	expect_same(&fx->verdict, (wq_embedded_query(x) & RUNNING) == RUNNING, true, "running");
+	/* No retry follows. */
+	return -EIO;
+}
+
+static void fail_and_put_itself(void *data, struct wq_embedded *x, int error)
+{
+	put_itself(data, x);
+}
+
+static void an_object_may_be_put_by_its_own_run(struct kunit *test)
+{
+	expect_mortal_by(test, NULL, put_itself, NULL, false);
+	expect_mortal_by(test, NULL, put_itself, NULL, true);
+	expect_mortal_by(test, system_unbound_wq, put_itself, NULL, false);
+	expect_mortal_by(test, system_unbound_wq, put_itself, NULL, true);
+}
+
+static void an_object_that_is_given_up_may_be_put_by_the_function_that_is_told(struct kunit *test)
+{
+	expect_mortal_by(test, NULL, only_fail, fail_and_put_itself, false);
 }
 
 /* lockdep reports a wait for an entry by a run that holds the map. */
@@ -1609,11 +1913,14 @@ static void a_report_of_debug_objects_takes_the_object_off_its_queue(struct kuni
 		add_and_get_object(test, A);
 		add_object(A);
 		delay_object(A, HOUR);
+		/* The memory is reused, so nothing may release it. */
+		wq_embedded_exit_async(&A->x, release);
 		KUNIT_EXPECT_TRUE(test, (freed ? debug->fixup_free : debug->fixup_init)(
 					  &A->x, ODEBUG_STATE_ACTIVE));
 		KUNIT_EXPECT_EQ(test, stats(test)->processing, 0U);
 		KUNIT_EXPECT_EQ(test, stats(test)->ready, 0U);
 		KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
+		KUNIT_EXPECT_EQ(test, released(A), 0);
 		KUNIT_EXPECT_EQ(test, queue(test)->nr_embedded, owned - 1);
 		wq_unpin(queue(test));
 		/* The object is no longer active, so there is no other report. */
@@ -1778,6 +2085,11 @@ static void objects_may_be_added_from_hard_interrupt(struct kunit *test)
 	stop_control(test, false);
 }
 
+static void free_object(struct wq_embedded *x)
+{
+	kfree(container_of(x, struct object, x));
+}
+
 /* Objects that come and go while their queue is in use. */
 static int load_maker(struct actor *a)
 {
@@ -1800,6 +2112,11 @@ static int load_maker(struct actor *a)
 			usleep_range(10, 50);
 		if (i % 5 == 0)
 			wq_embedded_flush(&o->x, LIMIT);
+		if (i % 4 == 0) {
+			forget_object(o);
+			wq_embedded_exit_async(&o->x, free_object);
+			continue;
+		}
 		exit_object(o);
 		expect_same(&fx->verdict, atomic_read(&o->running), 0, "running after exit");
 		kfree(o);
@@ -2063,6 +2380,16 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(embedded_gave_up_that_waits_for_its_object_is_refused),
 	KUNIT_CASE(an_object_can_be_freed_by_its_own_function),
 	KUNIT_CASE(an_object_that_is_given_up_can_be_freed_by_the_function_that_is_told),
+	KUNIT_CASE(exit_async_without_a_run_releases_the_object_at_once),
+	KUNIT_CASE(exit_async_during_a_run_refuses_adds_and_drops_the_next_run),
+	KUNIT_CASE(any_outcome_of_the_run_releases_the_object),
+	KUNIT_CASE(waits_end_before_the_object_is_released),
+	KUNIT_CASE(exit_async_ends_a_flush_of_the_pending_run),
+	KUNIT_CASE(the_end_of_the_queue_releases_objects_in_processing),
+	KUNIT_CASE(exit_async_may_be_called_in_an_interrupt_after_the_end_of_the_queue),
+	KUNIT_CASE(release_may_initialize_the_object_again),
+	KUNIT_CASE(an_object_may_be_put_by_its_own_run),
+	KUNIT_CASE(an_object_that_is_given_up_may_be_put_by_the_function_that_is_told),
 	KUNIT_CASE(a_run_of_a_controller_holds_the_map_of_lockdep),
 	KUNIT_CASE(a_report_of_debug_objects_takes_the_object_off_its_queue),
 	KUNIT_CASE_SLOW(threads_add_flush_and_cancel_objects_at_once),

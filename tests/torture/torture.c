@@ -35,7 +35,7 @@
  *    a synchronous cancel or disable returns, no run has the entry, and one of a disabled key
  *    begins only after the enable.  Adds of a disabled key fail.
  *  - An embedded entry can be freed when wq_embedded_exit() has returned, also while tasks return
- *    from waits for it.
+ *    from waits for it.  After wq_embedded_exit_async() it is released once, when its run has ended.
  *  - No queue stands still while keys are ready.
  *  - Each verb returns only what it may return.
  *
@@ -1878,6 +1878,12 @@ static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
 	atomic_dec_return(&t->canceling);
 }
 
+static void free_object(struct wq_embedded *x)
+{
+	memset(x, 0xa5, sizeof(*x));
+	kfree(x);
+}
+
 /* An object of this thread alone, which comes and goes while its queue is in use. */
 static void own_object(struct arena *a, struct rnd_state *r)
 {
@@ -1892,6 +1898,10 @@ static void own_object(struct arena *a, struct rnd_state *r)
 		count(OBJECTS);
 		wq_embedded_add_after(x, HOUR, 0);
 		cond_resched();
+		if (one_in(r, 2)) {
+			wq_embedded_exit_async(x, free_object);
+			return;
+		}
 		wq_embedded_exit(x);
 	}
 	kfree(x);
@@ -1976,29 +1986,43 @@ static void waiters_end(struct waiter *w, unsigned int n)
 	}
 }
 
+struct mortal {
+	struct wq_embedded x;
+	unsigned int *released;		/* by wq_embedded_exit_async() */
+};
+
 /* A queue of this thread alone, with one object, which waits for a run. */
-static struct wq_embedded *mortal_object(struct wq_item *item, struct rnd_state *r)
+static struct mortal *mortal_object(struct wq_item *item, struct rnd_state *r)
 {
 	struct wq_params params = { .join_retry = one_in(r, 2) };
 	struct wq *q = wq_create(&params);
-	struct wq_embedded *x;
+	struct mortal *m;
 
 	if (IS_ERR(q)) {
 		count(NO_MEMORY);
 		return NULL;
 	}
-	x = kzalloc_obj(*x, GFP_KERNEL);
-	if (!x || wq_embedded_init(x, q, GFP_KERNEL)) {
+	m = kzalloc_obj(*m, GFP_KERNEL);
+	if (!m || wq_embedded_init(&m->x, q, GFP_KERNEL)) {
 		count(NO_MEMORY);
-		kfree(x);
+		kfree(m);
 		wq_destroy(q);
 		return NULL;
 	}
-	wq_embedded_add(x);
+	wq_embedded_add(&m->x);
 	if (wq_get(q, item, 0))
 		failed("no get of an object that was added");
 	count(OBJECTS);
-	return x;
+	return m;
+}
+
+static void release_mortal(struct wq_embedded *x)
+{
+	struct mortal *m = container_of(x, struct mortal, x);
+
+	++*m->released;
+	memset(m, 0xa5, sizeof(*m));
+	kfree(m);
 }
 
 /* Use the memory of an object once more, for a new one. */
@@ -2020,34 +2044,43 @@ static void free_beside_waiters(struct rnd_state *r)
 {
 	atomic_t returned = ATOMIC_INIT(0);
 	struct waiter w[WAITERS] = { { .returned = &returned } };
-	bool destroy = one_in(r, 4);
-	struct wq_embedded *x;
+	bool destroy = one_in(r, 4), async = one_in(r, 2);
+	unsigned int n, released = 0;
 	struct wq_item item;
-	unsigned int n;
+	struct mortal *m;
 	struct wq *q;
 
-	x = mortal_object(&item, r);
-	if (!x)
+	m = mortal_object(&item, r);
+	if (!m)
 		return;
-	q = x->q;
+	q = m->x.q;
+	m->released = &released;
 	if (one_in(r, 2))
-		wq_embedded_add(x);
-	n = waiters_begin(w, x, r);
+		wq_embedded_add(&m->x);
+	n = waiters_begin(w, &m->x, r);
 	if (n && one_in(r, 4))
 		send_sig(SIGKILL, w[below(r, n)].task, 1);
+	if (async)
+		wq_embedded_exit_async(&m->x, release_mortal);
 	if (destroy) {
 		/* The waits for the next run end with the queue. */
-		wq_embedded_add(x);
+		if (!async)
+			wq_embedded_add(&m->x);
 		wq_done(q, &item);
 		wq_destroy(q);
 	} else {
 		wq_done_with(q, &item, 0, one_in(r, 2) ? WQ_OUTCOME_RETRY : 0);
 	}
-	wq_embedded_exit(x);
-	memset(x, 0xa5, sizeof(*x));
-	if (!destroy && one_in(r, 2))
-		reuse_object(x, q);
-	kfree(x);
+	if (async) {
+		if (released != 1)
+			failed("an object was released %u times", released);
+	} else {
+		wq_embedded_exit(&m->x);
+		memset(&m->x, 0xa5, sizeof(m->x));
+		if (!destroy && one_in(r, 2))
+			reuse_object(&m->x, q);
+		kfree(m);
+	}
 	if (!destroy)
 		wq_destroy(q);
 	waiters_end(w, n);

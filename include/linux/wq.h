@@ -377,8 +377,13 @@ struct wq_add_req {
 	int result;
 };
 
-struct wq *wq_create(const struct wq_params *params);
+struct wq *__must_check wq_create(const struct wq_params *params);
 void wq_destroy(struct wq *q);
+
+/* If <linux/cleanup.h> is included before: __free(wq_destroy) */
+#ifdef DEFINE_FREE
+DEFINE_FREE(wq_destroy, struct wq *, if (!IS_ERR_OR_NULL(_T)) wq_destroy(_T))
+#endif
 
 int wq_add(struct wq *q, const void *key, size_t len);
 unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
@@ -460,8 +465,8 @@ struct wq_embedded {
 #endif
 };
 
-int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_stack,
-		       const char *name, struct lock_class_key *key);
+int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_stack,
+				    const char *name, struct lock_class_key *key);
 
 /* Each place that initializes entries has a class of its own in lockdep. */
 #define __wq_embedded_init_class(x, q, gfp, on_stack) ({			\
@@ -722,7 +727,8 @@ struct wq_controller_params {
 	void *data;
 };
 
-struct wq_controller *wq_controller_start(const struct wq_controller_params *params);
+struct wq_controller *__must_check
+wq_controller_start(const struct wq_controller_params *params);
 int wq_controller_stop(struct wq_controller *c);
 void wq_set_reason(struct wq *q, const char *fmt, ...) __printf(2, 3);
 

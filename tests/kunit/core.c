@@ -1114,6 +1114,25 @@ static void the_queue_keeps_a_copy_of_its_name(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, (const char *)stats(test)->name, "first");
 }
 
+/* Only one queue at a time can have the name. */
+static void a_queue_may_end_with_its_scope(struct kunit *test)
+{
+#ifdef DEFINE_FREE
+	struct wq_params params = { .name = "kunit", .mode = 0600 };
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct wq *q __free(wq_destroy) = wq_create(&params);
+		struct wq *none __free(wq_destroy) = wq_create(&params);
+
+		KUNIT_EXPECT_FALSE(test, IS_ERR(q));
+		KUNIT_EXPECT_PTR_EQ(test, none, ERR_PTR(-EEXIST));
+	}
+#else
+	kunit_skip(test, "needs <linux/cleanup.h>");
+#endif
+}
+
 static struct kunit_case create_cases[] = {
 	KUNIT_CASE(max_keys_beyond_the_most_is_erange),
 	KUNIT_CASE(a_mode_with_more_than_permission_bits_is_erange),
@@ -1122,6 +1141,7 @@ static struct kunit_case create_cases[] = {
 	KUNIT_CASE(a_bad_name_is_einval),
 	KUNIT_CASE(a_name_in_use_is_eexist_and_free_after_destroy),
 	KUNIT_CASE(the_queue_keeps_a_copy_of_its_name),
+	KUNIT_CASE(a_queue_may_end_with_its_scope),
 	{}
 };
 

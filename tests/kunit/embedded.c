@@ -17,6 +17,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/wq.h>
+#include <linux/wq_devm.h>
 
 #include "internals.h"
 #include "kunit.h"
@@ -1822,11 +1823,12 @@ static void exit_async_may_be_called_in_an_interrupt_after_the_end_of_the_queue(
 }
 
 static struct wq *again_in;
+static int again;
 
 static void initialize_again(struct wq_embedded *x)
 {
 	release(x);
-	wq_embedded_init(x, again_in, GFP_KERNEL);
+	again = wq_embedded_init(x, again_in, GFP_KERNEL);
 }
 
 static void release_may_initialize_the_object_again(struct kunit *test)
@@ -1837,6 +1839,7 @@ static void release_may_initialize_the_object_again(struct kunit *test)
 	wq_embedded_exit_async(&A->x, initialize_again);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, released(A), 1);
+	KUNIT_ASSERT_EQ(test, again, 0);
 	KUNIT_EXPECT_EQ(test, query_object(A), 0);
 	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 	run_object(test, A);
@@ -1884,6 +1887,56 @@ static void an_object_may_be_put_by_its_own_run(struct kunit *test)
 static void an_object_that_is_given_up_may_be_put_by_the_function_that_is_told(struct kunit *test)
 {
 	expect_mortal_by(test, NULL, only_fail, fail_and_put_itself, false);
+}
+
+/* --- objects of a device --- */
+
+/* The exit of the entry waits for the run, so the controller must go on until then. */
+static void the_end_of_a_device_ends_the_entry_then_the_controller_then_the_queue(struct kunit *test)
+{
+	struct device *dev = root_device_register("wq_kunit");
+	struct wq_controller_params params;
+	struct wq_controller *c;
+	struct wq *q;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	q = devm_wq_create(dev, &(struct wq_params){ .name = "kunit-devm" });
+	if (!IS_ERR(q)) {
+		params = controller_params(test);
+		params.q = q;
+		params.name = "kdevm";
+		embedded(test)->fn = hold;
+		c = devm_wq_controller_start(dev, &params);
+		KUNIT_EXPECT_FALSE(test, IS_ERR(c));
+		KUNIT_EXPECT_EQ(test, devm_wq_embedded_init(dev, &object(test, 3)->x, q), 0);
+		KUNIT_EXPECT_EQ(test, add_object(object(test, 3)), 1);
+		wait_for_completion_timeout(&embedded(test)->entered, 30 * HZ);
+		KUNIT_EXPECT_TRUE(test, has_thread("kdevm/0"));
+		KUNIT_EXPECT_TRUE(test, has_thread("wq/kunit-devm"));
+		complete(&embedded(test)->go);
+	}
+	root_device_unregister(dev);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
+	KUNIT_EXPECT_EQ(test, runs_of(object(test, 3)), 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&object(test, 3)->running), 0);
+	ASSERT_EVENTUALLY(test, !has_thread("kdevm/0"));
+	ASSERT_EVENTUALLY(test, !has_thread("wq/kunit-devm"));
+}
+
+static void devm_calls_return_the_errors_of_the_others(struct kunit *test)
+{
+	struct wq_controller_params params = controller_params(test);
+	struct wq_params queue_params = { .lease = -1 };
+	struct device *dev = root_device_register("wq_kunit");
+	struct wq *leased = wq_create(&(struct wq_params){ .lease = SEC });
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	KUNIT_EXPECT_PTR_EQ(test, devm_wq_create(dev, &queue_params), ERR_PTR(-ERANGE));
+	params.q = NULL;
+	KUNIT_EXPECT_TRUE(test, devm_wq_controller_start(dev, &params) == ERR_PTR(-EINVAL));
+	KUNIT_EXPECT_EQ(test, devm_wq_embedded_init(dev, &object(test, 3)->x, leased), -EINVAL);
+	root_device_unregister(dev);
+	wq_destroy(leased);
 }
 
 /* lockdep reports a wait for an entry by a run that holds the map. */
@@ -2390,6 +2443,8 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(release_may_initialize_the_object_again),
 	KUNIT_CASE(an_object_may_be_put_by_its_own_run),
 	KUNIT_CASE(an_object_that_is_given_up_may_be_put_by_the_function_that_is_told),
+	KUNIT_CASE(the_end_of_a_device_ends_the_entry_then_the_controller_then_the_queue),
+	KUNIT_CASE(devm_calls_return_the_errors_of_the_others),
 	KUNIT_CASE(a_run_of_a_controller_holds_the_map_of_lockdep),
 	KUNIT_CASE(a_report_of_debug_objects_takes_the_object_off_its_queue),
 	KUNIT_CASE_SLOW(threads_add_flush_and_cancel_objects_at_once),

@@ -382,7 +382,7 @@ void wq_destroy(struct wq *q);
 
 /* If <linux/cleanup.h> is included before: __free(wq_destroy) */
 #ifdef DEFINE_FREE
-DEFINE_FREE(wq_destroy, struct wq *, if (!IS_ERR_OR_NULL(_T)) wq_destroy(_T))
+DEFINE_FREE(wq_destroy, struct wq *, IS_ERR_OR_NULL(_T) ? (void)0 : wq_destroy(_T))
 #endif
 
 int wq_add(struct wq *q, const void *key, size_t len);
@@ -454,11 +454,11 @@ struct wq_embedded {
 	struct wq_entry entry;
 	union {
 		struct wq *q;
-		struct wq_embedded *next_released;	/* once the run before the release ended */
+		struct wq_embedded *next_released;	/* after the last run, see @release */
 	};
 	u32 disabled;
 	u8 end;		/* WQ_END_*, of the last run that has ended */
-	void (*release)(struct wq_embedded *x);	/* called after the run, see exit_async; or NULL */
+	void (*release)(struct wq_embedded *x);	/* NULL before wq_embedded_exit_async() */
 	struct list_head all;	/* in wq.embedded */
 #ifdef CONFIG_LOCKDEP
 	struct lockdep_map map;
@@ -469,10 +469,7 @@ int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t g
 				    const char *name, struct lock_class_key *key);
 
 /* Each place that initializes entries has a class of its own in lockdep. */
-#define __wq_embedded_init_class(x, q, gfp, on_stack) ({			\
-	static struct lock_class_key __key;					\
-	__wq_embedded_init(x, q, gfp, on_stack, #x, &__key);			\
-})
+#define __wq_embedded_class() ({ static struct lock_class_key __key; &__key; })
 
 /**
  * wq_embedded_init() - initialize an entry
@@ -493,7 +490,8 @@ int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t g
  * leaves no room for more; -ENOMEM.  On error the entry must not be used, and needs no
  * wq_embedded_exit().
  */
-#define wq_embedded_init(x, q, gfp) __wq_embedded_init_class(x, q, gfp, false)
+#define wq_embedded_init(x, q, gfp) \
+	__wq_embedded_init(x, q, gfp, false, #x, __wq_embedded_class())
 
 /**
  * wq_embedded_init_on_stack() - initialize an entry that is on the caller's stack
@@ -506,7 +504,8 @@ int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t g
  *
  * Context: process, may sleep if @gfp allows it.
  */
-#define wq_embedded_init_on_stack(x, q, gfp) __wq_embedded_init_class(x, q, gfp, true)
+#define wq_embedded_init_on_stack(x, q, gfp) \
+	__wq_embedded_init(x, q, gfp, true, #x, __wq_embedded_class())
 
 void wq_embedded_exit(struct wq_embedded *x);
 void wq_embedded_exit_async(struct wq_embedded *x, void (*release)(struct wq_embedded *x));
@@ -636,10 +635,11 @@ static inline s64 __wq_failed(int error, s64 ns)
  * @ns: when the key or entry is to be added again, in ns from the end of the run; 0 or less: at
  *	once.  At most 2^50 - 2, some 13 days
  *
- * As a return of @error: the failure counts, also against the limits of retries, and the key that
- * fails after its last retry is given up.  But the delay of the retry is @ns.  The queue's limiter
- * is not asked, so a bucket gives no token, and a num_requeues of the limiter's own does not see
- * the failure.  The built-in limiters that count by key see it in wq_failure.failures.
+ * The failure counts as one whose function returned @error, also against the limits of retries, and
+ * a key that fails after its last retry is given up.  But the delay of the retry is @ns, and the
+ * queue's limiter is not asked for one.  So a bucket gives no token, and a limiter with a count of
+ * its own does not see the failure in its num_requeues.  The built-in limiters that count by key
+ * see it in wq_failure.failures.
  *
  * Another value of @error is logged once and counts as -EINVAL.
  *

@@ -4,8 +4,8 @@
  *
  * When the driver is unbound, or its probe fails, they end in the reverse order of these calls.  So
  * call them in the order queue, controller, entries: the exit of an entry waits for its run, for
- * which the controller has to go on.  Callers of add have to be stopped before, as those of an
- * interrupt are by devm_request_irq() after these calls.
+ * which the controller has to go on.  Callers of add have to be stopped before, so request an
+ * interrupt that adds entries after these calls.
  */
 #ifndef _LINUX_WQ_DEVM_H
 #define _LINUX_WQ_DEVM_H
@@ -69,7 +69,7 @@ devm_wq_controller_start(struct device *dev, const struct wq_controller_params *
 /**
  * devm_wq_embedded_init() - initialize an entry whose use ends with a device
  * @dev: the device
- * @x: the entry, in memory that lives longer, such as that of an earlier devm_kzalloc()
+ * @x: the entry, in memory that lives longer, such as managed memory that was allocated before
  * @q: its queue
  *
  * Context: process, may sleep.
@@ -79,7 +79,7 @@ devm_wq_controller_start(struct device *dev, const struct wq_controller_params *
 #define devm_wq_embedded_init(dev, x, q) ({					\
 	struct wq_embedded *__x = (x);						\
 										\
-	wq_embedded_init(__x, q, GFP_KERNEL) ?:					\
+	__wq_embedded_init(__x, q, GFP_KERNEL, false, #x, __wq_embedded_class()) ?: \
 		devm_add_action_or_reset(dev, __devm_wq_embedded_exit, __x);	\
 })
 

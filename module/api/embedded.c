@@ -392,22 +392,22 @@ static void embedded_release(struct wq *q, struct wq_embedded *x)
  * @x: the entry
  * @release: called with @x when nothing of the queue uses the entry any more; may free its object
  *
- * As wq_embedded_exit(), drops the run that the entry waits for, and refuses adds.  If no run is in
- * progress, the call itself calls @release.  Otherwise @release is called once the run has ended: by
- * the wq_done() of the run, or its like, or by a worker of the controller after the function of the
- * run.  wq_destroy() calls @release if it drops the run.  The queue may have been destroyed before.
+ * Drops the run that the entry waits for, and refuses adds.  If no run is in progress, the call
+ * itself calls @release.  Otherwise the call that ends the run calls @release: wq_done() or a
+ * variant of it, a worker of a controller after the function of the run, or wq_destroy(), if it
+ * drops the run.  The queue may have been destroyed before.
  *
- * The entry's own run may call this, also in embedded_gave_up of a controller.  The run goes on, and
- * may use the object until it ends.  An outcome that would add the entry again has no effect but
- * that wq_stat.dropped counts it.
+ * The entry's own run may call this, also in wq_controller_params.embedded_gave_up.  The run goes
+ * on, and may use the object until it ends.  If its outcome adds the entry again, wq_stat.dropped
+ * counts that add.
  *
- * Other calls for the entry must neither be in progress nor follow, but for waits that have begun,
- * which end first, and calls by the run in progress.  In particular a wq_embedded_exit() or a second
- * wq_embedded_exit_async() must not be called.
+ * No other call for the entry may be in progress or follow, with two exceptions: waits that have
+ * begun, which end first, and calls by the run in progress.  So wq_embedded_exit() or a second
+ * wq_embedded_exit_async() is a bug of the caller.
  *
- * @release must not sleep if this call or the one that ends the run must not, and must not wait for
- * a run of the queue.  A module can be unloaded after all of these calls have returned.  After
- * wq_controller_stop() the controller's workers have.
+ * @release must not wait for a run of the queue.  It may sleep only if both this call and the one
+ * that ends the run may.  A module can be unloaded when these calls have returned.  After
+ * wq_controller_stop() no worker of the controller is in such a call any more.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.

@@ -44,7 +44,7 @@ enum wq_op_flags {
 	OP_PARK = BIT(12),		/* done: give up the key */
 	OP_FORGET = BIT(13),		/* done: reset the failures */
 	OP_ADD = BIT(14),		/* done: add the key again, with the op's delay */
-	OP_DELAY = BIT(15),		/* with WQ_ADD_RATE_LIMITED: the op's delay, not the limiter's */
+	OP_DELAY = BIT(15),		/* with WQ_ADD_RATE_LIMITED: the op has the delay */
 };
 static_assert(ABI_ADD_FLAGS < OP_DISABLE);
 

@@ -1892,7 +1892,7 @@ static void an_object_that_is_given_up_may_be_put_by_the_function_that_is_told(s
 /* --- objects of a device --- */
 
 /* The exit of the entry waits for the run, so the controller must go on until then. */
-static void the_end_of_a_device_ends_the_entry_then_the_controller_then_the_queue(struct kunit *test)
+static void the_end_of_a_device_ends_entry_then_controller_then_queue(struct kunit *test)
 {
 	struct device *dev = root_device_register("wq_kunit");
 	struct wq_controller_params params;
@@ -2443,7 +2443,7 @@ static struct kunit_case embedded_cases[] = {
 	KUNIT_CASE(release_may_initialize_the_object_again),
 	KUNIT_CASE(an_object_may_be_put_by_its_own_run),
 	KUNIT_CASE(an_object_that_is_given_up_may_be_put_by_the_function_that_is_told),
-	KUNIT_CASE(the_end_of_a_device_ends_the_entry_then_the_controller_then_the_queue),
+	KUNIT_CASE(the_end_of_a_device_ends_entry_then_controller_then_queue),
 	KUNIT_CASE(devm_calls_return_the_errors_of_the_others),
 	KUNIT_CASE(a_run_of_a_controller_holds_the_map_of_lockdep),
 	KUNIT_CASE(a_report_of_debug_objects_takes_the_object_off_its_queue),

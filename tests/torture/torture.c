@@ -35,7 +35,7 @@
  *    a synchronous cancel or disable returns, no run has the entry, and one of a disabled key
  *    begins only after the enable.  Adds of a disabled key fail.
  *  - An embedded entry can be freed when wq_embedded_exit() has returned, also while tasks return
- *    from waits for it.  After wq_embedded_exit_async() it is released once, when its run has ended.
+ *    from waits for it.  After wq_embedded_exit_async() it is released once, after its run.
  *  - No queue stands still while keys are ready.
  *  - Each verb returns only what it may return.
  *

@@ -14,7 +14,7 @@
  *
  * A worker with a pool is in one of these states:
  *
- *  - idle: its wait queue entry is in wq.getters, and its work item is neither pending nor running
+ *  - idle: its wait queue entry is in wq.getters
  *  - in a turn: its work item is pending or running, and the entry is in no list
  *
  * A wake-up takes the entry out of wq.getters, with the lock of that held, and queues the work
@@ -23,6 +23,10 @@
  * on.  If a wake-up was first, the next turn is pending, and this one ends.  A workqueue never runs
  * a work item twice at once.
  *
+ * A frozen pool runs no turn before its thaw, so a wake-up during a freeze goes on to the next
+ * getter.  A pool whose other work items use all of its places delays the key, too.  wq can't see
+ * that.
+ *
  * A turn that has taken WQ_TURN ends after its run, and queues the work item again.  So other work
  * items of the pool have their turns, and a freeze or a flush of the pool ends.  The bound is a
  * time, because one key can take as long as a million others.
@@ -30,8 +34,8 @@
  * If the queue is freezable, a thread freezes while it waits for a key, and ends its turn in the
  * same way if the machine is to be suspended.
  *
- * Waits from the caller's functions: a drain of the queue, a stop of its controllers, and a wait
- * for the key or embedded entry of the run would wait for the worker itself.  They fail with
+ * Waits from the caller's functions: a drain or flush of the queue, a stop of its controllers, and a
+ * wait for the key or embedded entry of the run would wait for the worker itself.  They fail with
  * -EDEADLK.  For this a worker notes the token of its run until the last of these functions has
  * returned.  It also holds wq.drain_map, which drains, stops and waits for keys by other tasks
  * acquire.  So lockdep reports such a wait with a lock held that one of these functions takes.
@@ -65,7 +69,11 @@
 #define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
 #define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* until the next attempt at a done without memory */
 
-#define WQ_TURN		(HZ / 100 ?: 1)	/* how long a work item takes keys */
+/*
+ * How long a work item takes keys.  From 10 ms on, the kernel logs a work item of a per-CPU workqueue
+ * that does not sleep, and lets others run beside it.
+ */
+#define WQ_TURN		(HZ / 200 ?: 1)
 
 /* A worker of a controller. */
 struct controller_worker {
@@ -159,13 +167,13 @@ static bool controller_retries(const struct controller_worker *w)
 	return most > WQ_MAX_RETRIES || w->item.failures < most;
 }
 
-/* Log a result of the caller's function that is none. */
+/* Log a result of the caller's function that has no meaning. */
 static void controller_odd_result(const struct controller_worker *w, s64 ret)
 {
 	const struct wq_controller_params *p = &w->c->params;
 
 	pr_warn_once("wq: %s: %ps returned %lld, which is no result of a controller's function\n",
-		     current->comm, w->item.len ? (void *)p->fn : (void *)p->embedded_fn, ret);
+		     controller_name(w), w->item.len ? (void *)p->fn : (void *)p->embedded_fn, ret);
 }
 
 /* Set the outcome of a run whose function returned @ret, which is below 0. */
@@ -211,7 +219,7 @@ static struct wq_cause controller_outcome(const struct controller_worker *w, s64
 }
 
 /*
- * The text of wq_set_reason(), or NULL.  It is optional, so the thread does not wait for memory:
+ * The text of wq_set_reason(), or NULL.  It is optional, so the worker does not wait for memory:
  * memory reclaim may wait for the run.
  */
 static struct wq_reason *controller_reason(const struct controller_worker *w)
@@ -264,7 +272,7 @@ static int controller_next(struct controller_worker *w, struct wq_cause *cause, 
 		schedule_timeout_idle(WQ_NOMEM_PAUSE);
 		try_to_freeze();
 	}
-	/* If the key is parked, it has the reason. */
+	/* If the key is parked, it has the reason.  Else the text goes, when the wait has ended. */
 	kfree(cause->reason);
 	return ret;
 }
@@ -272,7 +280,7 @@ static int controller_next(struct controller_worker *w, struct wq_cause *cause, 
 /* Whether a worker leaves its place to others, or freezes, after a run. */
 static bool controller_yields(const struct controller_worker *w)
 {
-	return w->c->params.pool ? time_after(jiffies, w->turn_end) : freezing(current);
+	return w->c->params.pool ? time_after_eq(jiffies, w->turn_end) : freezing(current);
 }
 
 /*
@@ -298,13 +306,16 @@ static int controller_process(struct controller_worker *w, s64 timeout)
 static void controller_pass_on(struct wq *q)
 {
 	struct wq_cs cs;
-	u32 n;
+	u32 n, m;
 
 	wq_lock(&cs, q);
 	n = wq_gets_paused(q) ? 0 : wq_nr_available(q);
 	wq_unlock(&cs);
-	if (n)
-		wake_up_nr(&q->getters, n);
+	/* A hold of the lock of the wait queue wakes few. */
+	for (n = min_t(u32, n, WQ_MAX_WORKERS); n; n -= m) {
+		m = min_t(u32, n, WQ_WAKE_MAX);
+		wake_up_nr(&q->getters, m);
+	}
 }
 
 /*
@@ -352,7 +363,7 @@ static void threads_join(struct wq_controller *c)
 	unsigned int i;
 
 	/* Each getter looks after it has added itself, so it is woken here or sees the stop. */
-	wq_wake_waiters(&c->params.q->getters, NULL);
+	wake_up_all(&c->params.q->getters);
 	/* Wait first: kthread_stop() would interrupt a sleep of the caller's function. */
 	for (i = 0; i < c->n; i++)
 		wait_for_completion(&c->ended);
@@ -400,17 +411,27 @@ static void threads_run(struct wq_controller *c)
  * Work items of a pool.
  */
 
-/* A worker that is idle was woken: its turn begins. */
+/* Whether the pool may be frozen. */
+static bool pool_freezes(void)
+{
+#ifdef CONFIG_FREEZER
+	return static_branch_unlikely(&freezer_active);
+#else
+	return false;
+#endif
+}
+
+/* A worker that is idle was woken: its turn begins.  Returns whether the wake-up is used up. */
 static int pool_wake(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
 {
 	struct controller_worker *w = container_of(entry, struct controller_worker, entry);
 
 	list_del_init(&entry->entry);
 	/* While a stop cancels the work item this fails, and the next getter is woken. */
-	return queue_work(w->c->params.pool, &w->work);
+	return queue_work(w->c->params.pool, &w->work) && !pool_freezes();
 }
 
-/* Take the worker's entry out of wq.getters.  Returns false if a wake-up was first. */
+/* Take the worker's entry out of wq.getters.  Returns false if a wake-up or a stop was first. */
 static bool pool_unwait(struct controller_worker *w)
 {
 	struct wait_queue_head *head = &w->c->params.q->getters;
@@ -424,7 +445,10 @@ static bool pool_unwait(struct controller_worker *w)
 	return idle;
 }
 
-/* Wait for a wake-up.  Returns false if the turn goes on instead. */
+/*
+ * Wait for a wake-up.  Returns false if the turn goes on instead.  After a stop the turn ends, as the
+ * stop takes the entry out.
+ */
 static bool pool_wait(struct controller_worker *w)
 {
 	struct wq *q = w->c->params.q;
@@ -454,7 +478,7 @@ static void pool_turn(struct work_struct *work)
 
 	if (ret == -ECANCELED)
 		controller_pass_on(c->params.q);
-	else if (ret == -EINTR || !ret)
+	else if (ret != -EAGAIN && ret != -ESHUTDOWN)
 		queue_work(c->params.pool, work);
 }
 
@@ -503,7 +527,7 @@ static void pool_join(struct wq_controller *c)
 /*
  * The worker of a controller of @q whose turn the caller is, or NULL.  The caller may be any work
  * item, which may have freed its memory.  So its address is compared, but not used, and if the
- * memory is a worker's by now, another task has its turn.
+ * memory is a worker's by now, that worker's task is not the caller.
  */
 static struct controller_worker *pool_own(struct wq *q)
 {
@@ -578,9 +602,10 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
  * no memory when the key is parked, it is parked without the text.
  *
  * From elsewhere, such as another thread, an interrupt during the run, or a function that has
- * ended its run by wq_embedded_exit(), the call does nothing.
+ * ended its run by wq_embedded_exit(), and for another queue than that of the run, the call does
+ * nothing.
  *
- * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * Context: any but NMI, a limiter and an ordering policy; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  */
 void wq_set_reason(struct wq *q, const char *fmt, ...)
@@ -615,7 +640,7 @@ int wq_controller_begin_wait(struct wq *q)
  * @q: the queue
  *
  * If a key was added during its run before the shut down, the drain also waits for its
- * next run.  The caller must hold none of the queue's keys.  If lockdep is on, it reports
+ * next run, unless that add has joined a retry, see wq_params.join_retry.  The caller must hold none of the queue's keys.  If lockdep is on, it reports
  * a drain with a lock held that a controller's function takes.  After 30 s the drain logs which
  * keys it waits for.
  *

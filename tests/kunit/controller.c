@@ -11,6 +11,7 @@
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/freezer.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
@@ -1558,6 +1559,38 @@ static void stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun(struct kunit
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
 }
 
+#ifdef CONFIG_FREEZER
+/* The pool stands for one that is frozen: its only place is taken. */
+static void a_wake_up_of_a_frozen_pool_goes_on_to_the_next_getter(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+	struct wq_controller_params *p;
+
+	use_pool(test, A_POOL, 1);
+	control(test, 1, 0, succeed);
+	fx->second = fx->c;
+	start_other(test);
+	p = params(test, 1, 0, succeed);
+	p->pool = NULL;
+	start_by(test, p);
+	ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 1);
+	static_branch_inc(&freezer_active);
+	add(test, "a");
+	static_branch_dec(&freezer_active);
+	ASSERT_EVENTUALLY(test, runs(test, 'a') == 1);
+	end_other(test);
+	KUNIT_EXPECT_EQ(test, wq_controller_stop(fx->second), 0);
+	fx->second = NULL;
+	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
+}
+#endif
+
+static void a_key_is_parked_with_the_reason_of_its_run_in_a_pool(struct kunit *test)
+{
+	use_pool(test, A_POOL, 0);
+	a_key_is_parked_with_the_reason_of_its_run(test);
+}
+
 static void drain_and_stop_by_a_work_item_fail_with_EDEADLK(struct kunit *test)
 {
 	use_pool(test, A_POOL, 0);
@@ -2190,6 +2223,10 @@ static struct kunit_case controller_cases[] = {
 	KUNIT_CASE_SLOW(stop_ends_when_a_retry_has_no_memory),
 	KUNIT_CASE(worker_lets_other_work_items_of_its_pool_run),
 	KUNIT_CASE(stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun),
+#ifdef CONFIG_FREEZER
+	KUNIT_CASE(a_wake_up_of_a_frozen_pool_goes_on_to_the_next_getter),
+#endif
+	KUNIT_CASE(a_key_is_parked_with_the_reason_of_its_run_in_a_pool),
 	KUNIT_CASE(drain_and_stop_by_a_work_item_fail_with_EDEADLK),
 	KUNIT_CASE(work_item_that_is_no_worker_may_wait),
 	KUNIT_CASE(fn_may_stop_a_controller_of_another_queue_with_the_same_pool),

@@ -11,7 +11,7 @@
  * the run has ended, so the walk finds it.
  *
  *  - The walk passes each place once, so the flush ends, although keys are added all the time.
- *  - The walk joins the fences of WQ_FLUSH_WAITS entries, waits for all of them, and goes on.  With
+ *  - The walk joins the fences of flush_walk.max entries, waits for all of them, and goes on.  With
  *    one fence at a time, a flush of a queue that always has n ready keys, each of them new, could
  *    wait for n times n runs.
  *  - The fences need one allocation.  If there is no memory, the flush has one fence, which is on
@@ -20,6 +20,8 @@
  */
 #include <linux/err.h>
 #include <linux/export.h>
+#include <linux/ktime.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "api/controller.h"
@@ -71,14 +73,14 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  *	until the runs have ended
  *
  * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED or
- * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.  A
- * run that is given back is not over, because the key is handed out again.  The queue does not
- * remember runs that have ended, unlike an embedded entry.  If an add joins a retry, see
- * wq_params.join_retry, the call does not wait for the retry.
+ * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.
+ * With wq_params.join_retry this applies to an add that has joined a retry, too.  A run that is given
+ * back is not over, because the key is handed out again.  The queue does not remember runs that have
+ * ended, unlike an embedded entry.
  *
  * The caller must not work on the key, as all callers of wq_get() are one consumer.  Only the
- * functions of a controller are recognized.  They may wait for another key, but if all threads of
- * the controller wait, no run ends.
+ * functions of a controller are recognized.  They may wait for another key, but if all workers
+ * of the controller wait, no run ends.
  *
  * Context: process, may sleep.  With @timeout 0: any but NMI; never sleeps.  Not with a lock held
  * that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
@@ -180,7 +182,9 @@ int wq_enable_key(struct wq *q, const void *key, size_t len)
 }
 EXPORT_SYMBOL_GPL(wq_enable_key);
 
-#define WQ_FLUSH_WAITS	128U	/* entries that a flush of a queue waits for at a time */
+/* Entries that a flush of a queue waits for at a time: as many as need a run at its begin. */
+#define WQ_FLUSH_LEAST	16U
+#define WQ_FLUSH_MOST	128U
 
 struct flush_wait {
 	struct wq_fence fence;
@@ -194,7 +198,7 @@ struct flush_walk {
 	bool keys_done, done;		/* the end of the table, and of the embedded entries */
 	struct wq_embedded mark;	/* in wq.embedded; it has no queue, unlike the entries */
 	struct flush_wait *waits;
-	unsigned int n, max;		/* waits that have begun, and that there may be */
+	unsigned int n, max;		/* begun waits, and their maximum */
 };
 
 /* Begin to wait for an entry that needs a run, or whose run is in progress. */
@@ -230,7 +234,10 @@ static void flush_next_object(struct wq_cs *cs, struct flush_walk *f)
 	if (f->done)
 		return;
 	list_move(&f->mark.all, next);
-	/* Else it is the mark of another flush. */
+	/*
+	 * Else it is the mark of another flush, or an entry whose last run has ended, which is about
+	 * to be released.  An entry in a chain of these is neither dirty nor processing.
+	 */
 	if (x->q)
 		flush_join(f, &x->entry);
 }
@@ -269,18 +276,20 @@ static int flush_sleep(struct flush_walk *f, s64 deadline)
 	return min(ret, 0);
 }
 
-/* Set the mark, and how many waits there may be.  Returns false if there is nothing to wait for. */
+/* Set the mark, and the maximum of waits.  Returns false if there is nothing to wait for. */
 static bool flush_begin(struct flush_walk *f)
 {
 	struct wq *q = f->q;
 	struct wq_cs cs;
+	u32 n;
 
 	wq_lock(&cs, q);
-	f->max = min(q->nr_processing + wq_nr_ready(q), WQ_FLUSH_WAITS);
-	if (f->max)
+	n = q->nr_processing + wq_nr_ready(q);
+	if (n)
 		list_add(&f->mark.all, &q->embedded);
 	wq_unlock(&cs);
-	return f->max;
+	f->max = clamp(n, WQ_FLUSH_LEAST, WQ_FLUSH_MOST);
+	return n;
 }
 
 static void flush_end(struct flush_walk *f)
@@ -290,6 +299,14 @@ static void flush_end(struct flush_walk *f)
 	wq_lock(&cs, f->q);
 	list_del(&f->mark.all);
 	wq_unlock(&cs);
+}
+
+/* Whether a flush has to end before its walk has: 0 or an error. */
+static int flush_must_end(s64 deadline)
+{
+	if (fatal_signal_pending(current))
+		return -ERESTARTSYS;
+	return deadline != S64_MAX && ktime_get_ns() >= deadline ? -ETIMEDOUT : 0;
 }
 
 /* wq_flush() without a wait, from any context. */
@@ -315,12 +332,15 @@ static int flush_look_at_queue(struct wq *q)
  *
  * Each add before the call, of a key or of an embedded entry, has had its full run when this
  * returns 0, or a cancel has dropped that run.  How the runs ended does not matter.  A delayed
- * key, which can be a retry, is no add before it is due, so the call does not wait for it.  It does
- * not wait for parked keys either.  A run that is given back is not over.
+ * key, which can be a retry, is no add before it is due, so the call does not wait for it.  With
+ * wq_params.join_retry this applies to an add that has joined a retry, too.  The call does not wait
+ * for parked keys either.  A run that is given back is not over.
  *
  * The queue goes on.  Adds during the call are accepted, and the call waits for some of them, but
- * for no key or entry more than once.  While gets are paused no run begins, so the call waits for
- * the resume.  After a shut down it waits until the keys that are left have had their runs.
+ * for no key or entry more than once, and for 16 to 128 at a time.  So with n keys that are always
+ * ready it can take n / 16 + 1 times as long as a key waits in the queue.  While gets are paused no
+ * run begins, so the call waits for the resume.  If a process holds a key, the call waits for that
+ * run.  After a shut down it waits until the keys that are left have had their runs.
  *
  * The call needs no memory to succeed.
  *
@@ -351,11 +371,12 @@ int wq_flush(struct wq *q, s64 timeout)
 		f.max = 1;
 	}
 	do {
-		while (f.n < f.max && !f.done) {
+		while (f.n < f.max && !f.done && !ret) {
 			flush_walk(&f);
 			cond_resched();
+			ret = flush_must_end(deadline);
 		}
-		ret = flush_sleep(&f, deadline);
+		ret = flush_sleep(&f, deadline) ?: ret;
 	} while (!ret && !f.done);
 	flush_end(&f);
 	if (f.waits != &one)

@@ -43,6 +43,9 @@
 #define _LINUX_WQ_H
 
 #include <linux/compiler_attributes.h>
+#if __has_include(<linux/cleanup.h>)
+#include <linux/cleanup.h>
+#endif
 #include <linux/container_of.h>
 #include <linux/err.h>
 #include <linux/limits.h>
@@ -308,17 +311,22 @@ void wq_limiter_free(struct wq_limiter *l);
  *
  * By default, an add makes a key ready that waits for its retry, and the retry stays delayed: these
  * are client-go's rules.  So an event breaks the backoff, and after a success there is a second
- * run.  With @join_retry, an add does not change the delay, as queue_delayed_work() does not change
- * that of a pending work.  A key or embedded entry waits for its retry while its state is exactly
- * WQ_KEY_DELAYED | WQ_KEY_FAILED, also if a call other than that of the failure has delayed it:
+ * run.  With @join_retry, an add without a delay does not change the delay, as queue_delayed_work()
+ * does not change that of a pending work.  A key or embedded entry waits for its retry while its
+ * state is exactly WQ_KEY_DELAYED | WQ_KEY_FAILED, also if a call other than that of the failure has
+ * delayed it:
  *
  *  - An add without a delay is coalesced with the retry, and returns 0.  With WQ_ADD_DROP_DELAY it
  *    makes the key ready at once.
+ *  - Of an add with a delay and the retry the earlier time applies, as of any two delays.  With
+ *    WQ_ADD_KEEP_FIRST it is the retry's.
  *  - If a run ends with WQ_OUTCOME_RETRY, or is given back the second time in a row, the adds that
  *    came during the run are for the retry, and count in wq_stat.merged.
  *  - A rate limited add of a ready key counts the failure, and is coalesced with the run to come.
  *  - A flush does not wait for the retry, because a pending delay is no add before it is due.  A
- *    flush that waits for an add during a run returns WQ_END_FAILED when the run fails.
+ *    flush that waits for an add during a run returns when the run fails, WQ_END_FAILED if it is a
+ *    flush of one key or entry.
+ *  - A shut down drops adds that have joined a retry, as all delays.  A drain does not wait for them.
  */
 struct wq_params {
 	const char *name;
@@ -380,7 +388,7 @@ struct wq_add_req {
 struct wq *__must_check wq_create(const struct wq_params *params);
 void wq_destroy(struct wq *q);
 
-/* If <linux/cleanup.h> is included before: __free(wq_destroy) */
+/* __free(wq_destroy), in kernels that have it */
 #ifdef DEFINE_FREE
 DEFINE_FREE(wq_destroy, struct wq *, IS_ERR_OR_NULL(_T) ? (void)0 : wq_destroy(_T))
 #endif
@@ -595,7 +603,7 @@ void wq_backoff_every(void (*fn)(void *data), void *data, s64 period);
 
 struct wq_controller;
 
-/* private: no errno and no number of bytes has this bit */
+/* private: in a result of 0 or above: of WQ_AFTER(); no number of bytes has this bit */
 #define WQ_AFTER_BIT	((s64)1 << 62)
 
 /**
@@ -636,10 +644,10 @@ static inline s64 __wq_failed(int error, s64 ns)
  *	once.  At most 2^50 - 2, some 13 days
  *
  * The failure counts as one whose function returned @error, also against the limits of retries, and
- * a key that fails after its last retry is given up.  But the delay of the retry is @ns, and the
- * queue's limiter is not asked for one.  So a bucket gives no token, and a limiter with a count of
- * its own does not see the failure in its num_requeues.  The built-in limiters that count by key
- * see it in wq_failure.failures.
+ * a key that fails after its last retry is given up.  But the delay of the retry is @ns, unless the
+ * key is delayed to an earlier time, and the queue's limiter is not asked for one.  So a bucket gives
+ * no token, and a limiter with a count of its own does not see the failure in its num_requeues.  The
+ * built-in limiters that count by key see it in wq_failure.failures.
  *
  * Another value of @error is logged once and counts as -EINVAL.
  *
@@ -681,9 +689,13 @@ static inline s64 WQ_GIVE_UP(int error)
  * @pool: workqueue that runs the functions, as work items, in place of threads; NULL: none.  Its
  *	flags and attributes apply: WQ_MEM_RECLAIM, WQ_HIGHPRI, WQ_FREEZABLE, CPUs and nodes.  Its
  *	max_active and its other work items can keep the number of runs below @workers.  A worker
- *	that has processed keys for 10 ms lets the other work items of the pool run.  Must not be a
- *	BH workqueue, because workers sleep, and must not be drained or destroyed before the
- *	controller has stopped.  system_unbound_wq fits if the functions need none of the flags
+ *	that has processed keys for 5 ms lets the other work items of the pool run.  On a per-CPU
+ *	workqueue, functions that do not sleep run one at a time on the CPU of the add.  Must not be
+ *	a BH workqueue, because workers sleep, and must not be drained or destroyed before the
+ *	controller has stopped.  While other work items use all places of the pool, or wait for keys
+ *	of the queue, keys wait although other consumers of the queue could take them.
+ *	system_unbound_wq, from 6.17 on system_dfl_wq, fits if the functions need none of the flags.
+ *	Check the result of alloc_workqueue(): NULL means threads
  * @max_retries: how many failures of a key in a row are retried, each after the delay of the
  *	queue's limiter.  0: none, so the first failure gives the key up.  WQ_RETRY_FOREVER, or any
  *	value above WQ_MAX_RETRIES: all.  If wq_params.max_retries is lower and not 0, it applies

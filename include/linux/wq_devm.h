@@ -22,7 +22,8 @@ static inline void __devm_wq_destroy(void *q)
 
 static inline void __devm_wq_controller_stop(void *c)
 {
-	wq_controller_stop(c);
+	/* A function of the controller must not end its device. */
+	WARN_ON(wq_controller_stop(c));
 }
 
 static inline void __devm_wq_embedded_exit(void *x)

@@ -23,19 +23,20 @@
  * although tasks may still be about to return from their waits.  Each of them has a pin of the
  * queue.
  *
- * Own runs: a wait for the run that a controller's thread works on, by that thread, would wait for
+ * Own runs: a wait for the run that a controller's worker works on, by that worker, would wait for
  * itself.  It fails with -EDEADLK, see wq_controller_run_of().  wq_embedded_exit() from the own run
  * ends the run.  Then the controller uses the entry no more, and the function can free its object.
- * If lockdep is on, the thread holds wq_embedded.map, and each wait acquires it.  So lockdep also
+ * If lockdep is on, the worker holds wq_embedded.map, and each wait acquires it.  So lockdep also
  * reports a wait with a lock held that the run takes.
  *
  * Exit without a wait: wq_embedded_exit_async() stores the function that releases the object, and
  * marks the entry as one that a task waits for.  So the end of the run looks at it in the hold of
  * done, beside the fences, and the function is called after that hold.  A run that is taken away,
- * by wq_destroy(), ends like that, too.  From the mark on the entry refuses adds, so no other run
- * begins, and no wait is left that would use the entry.
+ * by wq_destroy(), ends like that, too.  From then on the entry refuses adds, so no other run begins.
+ * So when the run has ended, nothing but the release uses the entry, and next_released, which takes
+ * the place of q, needs no lock.
  *
- * wq.lock protects all fields but q and map.
+ * wq.lock protects all fields but q, next_released and map.
  */
 #include <linux/debugobjects.h>
 #include <linux/export.h>
@@ -234,19 +235,21 @@ static u32 embedded_cancel(struct wq_embedded *x, bool disable)
 }
 
 #ifdef CONFIG_DEBUG_OBJECTS
-/* Take an entry off its queue without waiting for its run.  The pin stays: its drop may sleep. */
+/* Take an entry off its queue without waiting for its run. */
 static void embedded_remove(struct wq_embedded *x)
 {
+	struct wq *q = x->q;
 	struct wq_cs cs;
 
-	wq_lock(&cs, x->q);
+	wq_lock(&cs, q);
 	/* The object is gone: it must not be released after this. */
 	x->release = NULL;
 	if (x->entry.state & ENTRY_PROCESSING)
 		wq_give_back_entry(&cs, &x->entry);
 	embedded_drop(&cs, x);
 	wq_unlock(&cs);
-	embedded_disown(x->q, x);
+	embedded_disown(q, x);
+	wq_unpin_atomic(q);
 }
 #endif
 
@@ -370,7 +373,7 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit);
 
 /*
  * Call the release functions of entries, chained by next_released.  Nothing else uses the entries
- * any more.  The context is that of the call that has ended the run, so nothing may sleep here.
+ * any more.  The context is that of the call that has ended the run, which may be atomic.
  */
 static void embedded_release(struct wq *q, struct wq_embedded *x)
 {
@@ -395,7 +398,7 @@ static void embedded_release(struct wq *q, struct wq_embedded *x)
  * Drops the run that the entry waits for, and refuses adds.  If no run is in progress, the call
  * itself calls @release.  Otherwise the call that ends the run calls @release: wq_done() or a
  * variant of it, a worker of a controller after the function of the run, or wq_destroy(), if it
- * drops the run.  The queue may have been destroyed before.
+ * drops the run, about which it warns.  The queue may have been destroyed before.
  *
  * The entry's own run may call this, also in wq_controller_params.embedded_gave_up.  The run goes
  * on, and may use the object until it ends.  If its outcome adds the entry again, wq_stat.dropped
@@ -405,7 +408,7 @@ static void embedded_release(struct wq *q, struct wq_embedded *x)
  * begun, which end first, and calls by the run in progress.  So wq_embedded_exit() or a second
  * wq_embedded_exit_async() is a bug of the caller.
  *
- * @release must not wait for a run of the queue.  It may sleep only if both this call and the one
+ * @release must neither wait for a run of the queue nor destroy the queue.  It may sleep only if both this call and the one
  * that ends the run may.  A module can be unloaded when these calls have returned.  After
  * wq_controller_stop() no worker of the controller is in such a call any more.
  *

@@ -174,7 +174,7 @@ static noinline int wq_add_joining(struct wq_cs *cs, struct wq_entry *e, const s
 	wq_assert_locked(cs);
 	if (wq_joins_retry(e, op))
 		return wq_add_to_retry(cs, e, op);
-	/* The run that a ready entry waits for is the retry, and no other one is left after it. */
+	/* The run that a ready entry waits for is the retry, so this adds no delay. */
 	if (limited && (e->state & (ENTRY_DIRTY | ENTRY_PROCESSING)) == ENTRY_DIRTY)
 		delay = 0;
 	ret = wq_add_in(cs, e, op, delay);

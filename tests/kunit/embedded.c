@@ -1975,7 +1975,6 @@ static void a_report_of_debug_objects_takes_the_object_off_its_queue(struct kuni
 		KUNIT_EXPECT_EQ(test, stats(test)->delayed, 0U);
 		KUNIT_EXPECT_EQ(test, released(A), 0);
 		KUNIT_EXPECT_EQ(test, queue(test)->nr_embedded, owned - 1);
-		wq_unpin(queue(test));
 		/* The object is no longer active, so there is no other report. */
 		KUNIT_ASSERT_EQ(test, wq_embedded_init(&A->x, queue(test), GFP_KERNEL), 0);
 	}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # The sample controller in tools/samples with real interfaces that change, fail and vanish,
-# its removal at any moment, and the samples of embedded entries and of ordering policies.
+# its removal at any moment, and a sample of an ordering policy.
 # Prints TAP.  Runs as root on a machine with the module loaded and no other user of it; SAMPLES
 # is the directory of the samples' modules, WQCTL the path of wqctl.
 #
@@ -113,7 +113,7 @@ explain() { tail -n +$((skip + 1)) "$log" | tail -n 20 | sed 's/^/# log: /'; }
 cleanup() {
 	local i
 	! loaded || unload
-	for i in wq_sensors wq_deadline wq_lifo; do
+	for i in wq_hub wq_deadline; do
 		[ ! -d /sys/module/$i ] || busybox rmmod $i
 	done
 	wq unlink ifwatch
@@ -393,55 +393,21 @@ test_load_fails_if_the_queue_name_exists() {
 	eventually reported "wq-1 is down"
 }
 
-# ---- the sample of embedded entries
+# ---- a workqueue of a sample that freezes
 
-sensors=/sys/module/wq_sensors/parameters
-write() { echo $2 >$sensors/$1; } 2>/dev/null
-
-test_sensors_run_after_interrupts_and_failures_are_retried() {
-	local sample=wq_sensors
-	succeeds busybox insmod "$top/wq_sensors.ko" fail=3
-	succeeds write interrupt 1
-	eventually reported "sensor 1: 1 interrupts"
-	succeeds write interrupt 3
-	eventually reported "sensor 3: given up: *"
-	reported_times 6 "sensor 3 fails*"
-	reported_times 0 "sensor 2*"
-	succeeds busybox rmmod wq_sensors
-	is "users of wq" "$idle" "$(users)"
-}
-
-# The queue is freezable: its thread and those of the controller must freeze.
-test_sensors_are_retried_after_a_suspend() {
-	local sample=wq_sensors
-	succeeds busybox insmod "$top/wq_sensors.ko" fail=3
-	succeeds write interrupt 3
-	eventually reported "sensor 3 fails*"
+test_a_pool_goes_on_after_a_suspend() {
+	local sample=wq_hub
+	succeeds busybox insmod "$top/wq_hub.ko"
 	echo 0 >/sys/module/suspend/parameters/pm_test_delay
 	echo freezer >/sys/power/pm_test
 	succeeds dd of=/sys/power/state status=none <<<freeze
 	echo none >/sys/power/pm_test
-	eventually reported "sensor 3: given up: *"
-	succeeds busybox rmmod wq_sensors
+	nap 0.1
+	succeeds busybox rmmod wq_hub
+	eventually reported "* hubs, 0 not released, 0 overlaps, *"
 }
 
-test_sensors_can_be_removed_during_interrupts() {
-	local sample=wq_sensors
-	succeeds busybox insmod "$top/wq_sensors.ko"
-	churn write interrupt 1
-	eventually reported "sensor 1: *"
-	succeeds write remove 1
-	write interrupt 1 && fail "interrupt of a sensor that is removed: expected to fail, seen success"
-	calm
-	mark
-	nap 0.2
-	reported_times 0 "sensor 1*"
-	succeeds write interrupt 2
-	eventually reported "sensor 2: 1 interrupts"
-	succeeds busybox rmmod wq_sensors
-}
-
-# ---- the samples of ordering policies
+# ---- the sample of an ordering policy
 
 # adds WORDS...: writes each of them to the sample's parameter
 adds() {
@@ -470,17 +436,6 @@ test_deadline_runs_the_earliest_deadline_first() {
 	adds "1" && fail "a job without a deadline: expected to fail, seen success"
 	adds "1 1000" "4 1000"
 	succeeds busybox rmmod wq_deadline
-	is "users of wq" "$idle" "$(users)"
-}
-
-test_lifo_runs_the_last_key_first() {
-	local sample=wq_lifo
-	succeeds busybox insmod "$top/wq_lifo.ko"
-	succeeds adds a b c a
-	runs "c b a"
-	adds "" && fail "an empty key: expected to fail, seen success"
-	adds a b
-	succeeds busybox rmmod wq_lifo
 	is "users of wq" "$idle" "$(users)"
 }
 

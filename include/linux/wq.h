@@ -43,7 +43,7 @@
 #define _LINUX_WQ_H
 
 #include <linux/compiler_attributes.h>
-#if __has_include(<linux/cleanup.h>)
+#if __has_include("linux/cleanup.h")
 #include <linux/cleanup.h>
 #endif
 #include <linux/container_of.h>
@@ -313,8 +313,8 @@ void wq_limiter_free(struct wq_limiter *l);
  * are client-go's rules.  So an event breaks the backoff, and after a success there is a second
  * run.  With @join_retry, an add without a delay does not change the delay, as queue_delayed_work()
  * does not change that of a pending work.  A key or embedded entry waits for its retry while its
- * state is exactly WQ_KEY_DELAYED | WQ_KEY_FAILED, also if a call other than that of the failure has
- * delayed it:
+ * state is exactly WQ_KEY_DELAYED | WQ_KEY_FAILED, also if a call other than that of the failure
+ * has delayed it:
  *
  *  - An add without a delay is coalesced with the retry, and returns 0.  With WQ_ADD_DROP_DELAY it
  *    makes the key ready at once.
@@ -326,7 +326,8 @@ void wq_limiter_free(struct wq_limiter *l);
  *  - A flush does not wait for the retry, because a pending delay is no add before it is due.  A
  *    flush that waits for an add during a run returns when the run fails, WQ_END_FAILED if it is a
  *    flush of one key or entry.
- *  - A shut down drops adds that have joined a retry, as all delays.  A drain does not wait for them.
+ *  - A shut down drops adds that have joined a retry, as all delays.  A drain does not wait for
+ *    them.
  */
 struct wq_params {
 	const char *name;
@@ -645,9 +646,9 @@ static inline s64 __wq_failed(int error, s64 ns)
  *
  * The failure counts as one whose function returned @error, also against the limits of retries, and
  * a key that fails after its last retry is given up.  But the delay of the retry is @ns, unless the
- * key is delayed to an earlier time, and the queue's limiter is not asked for one.  So a bucket gives
- * no token, and a limiter with a count of its own does not see the failure in its num_requeues.  The
- * built-in limiters that count by key see it in wq_failure.failures.
+ * key is delayed to an earlier time, and the queue's limiter is not asked for one.  So a bucket
+ * gives no token, and a limiter with a count of its own does not see the failure in its
+ * num_requeues.  The built-in limiters that count by key see it in wq_failure.failures.
  *
  * Another value of @error is logged once and counts as -EINVAL.
  *

@@ -34,8 +34,8 @@
  * If the queue is freezable, a thread freezes while it waits for a key, and ends its turn in the
  * same way if the machine is to be suspended.
  *
- * Waits from the caller's functions: a drain or flush of the queue, a stop of its controllers, and a
- * wait for the key or embedded entry of the run would wait for the worker itself.  They fail with
+ * Waits from the caller's functions: a drain or flush of the queue, a stop of its controllers, and
+ * a wait for the key or embedded entry of the run would wait for the worker itself.  They fail with
  * -EDEADLK.  For this a worker notes the token of its run until the last of these functions has
  * returned.  It also holds wq.drain_map, which drains, stops and waits for keys by other tasks
  * acquire.  So lockdep reports such a wait with a lock held that one of these functions takes.
@@ -70,8 +70,8 @@
 #define WQ_NOMEM_PAUSE	(HZ / 10 ?: 1)	/* until the next attempt at a done without memory */
 
 /*
- * How long a work item takes keys.  From 10 ms on, the kernel logs a work item of a per-CPU workqueue
- * that does not sleep, and lets others run beside it.
+ * How long a work item takes keys.  From 10 ms on, the kernel logs a work item of a per-CPU
+ * workqueue that does not sleep, and lets others run beside it.
  */
 #define WQ_TURN		(HZ / 200 ?: 1)
 
@@ -134,8 +134,8 @@ static void controller_give_up(const struct controller_worker *w, int error)
 	/* The key does not change and is not freed while it is held. */
 	wq_key_text(key, sizeof(key), item->entry);
 	pr_warn_ratelimited("wq: %s: gave up on \"%s\" after %u retries: error %d%s%s\n",
-			    controller_name(w), key, item->failures, error, w->reason[0] ? ": " : "",
-			    w->reason);
+			    controller_name(w), key, item->failures, error,
+			    w->reason[0] ? ": " : "", w->reason);
 }
 
 /* Call the caller's function for a key or for an embedded entry. */
@@ -446,8 +446,8 @@ static bool pool_unwait(struct controller_worker *w)
 }
 
 /*
- * Wait for a wake-up.  Returns false if the turn goes on instead.  After a stop the turn ends, as the
- * stop takes the entry out.
+ * Wait for a wake-up.  Returns false if the turn goes on instead.  After a stop the turn ends, as
+ * the stop takes the entry out.
  */
 static bool pool_wait(struct controller_worker *w)
 {
@@ -605,8 +605,9 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
  * ended its run by wq_embedded_exit(), and for another queue than that of the run, the call does
  * nothing.
  *
- * Context: any but NMI, a limiter and an ordering policy; never sleeps.  Not with a lock held that a wake-up takes, such as a
- * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
+ * Context: any but NMI, a limiter and an ordering policy; never sleeps.  Not with a lock held that
+ * a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
+ * preemption or interrupts off.
  */
 void wq_set_reason(struct wq *q, const char *fmt, ...)
 {
@@ -640,9 +641,9 @@ int wq_controller_begin_wait(struct wq *q)
  * @q: the queue
  *
  * If a key was added during its run before the shut down, the drain also waits for its
- * next run, unless that add has joined a retry, see wq_params.join_retry.  The caller must hold none of the queue's keys.  If lockdep is on, it reports
- * a drain with a lock held that a controller's function takes.  After 30 s the drain logs which
- * keys it waits for.
+ * next run, unless that add has joined a retry, see wq_params.join_retry.  The caller must hold
+ * none of the queue's keys.  If lockdep is on, it reports a drain with a lock held that a
+ * controller's function takes.  After 30 s the drain logs which keys it waits for.
  *
  * When it returns, a consumer may still be about to return from wq_done(), so end the
  * consumers before wq_destroy().

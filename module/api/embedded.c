@@ -32,9 +32,9 @@
  * Exit without a wait: wq_embedded_exit_async() stores the function that releases the object, and
  * marks the entry as one that a task waits for.  So the end of the run looks at it in the hold of
  * done, beside the fences, and the function is called after that hold.  A run that is taken away,
- * by wq_destroy(), ends like that, too.  From then on the entry refuses adds, so no other run begins.
- * So when the run has ended, nothing but the release uses the entry, and next_released, which takes
- * the place of q, needs no lock.
+ * by wq_destroy(), ends like that, too.  From then on the entry refuses adds, so no other run
+ * begins.  So when the run has ended, nothing but the release uses the entry, and next_released,
+ * which takes the place of q, needs no lock.
  *
  * wq.lock protects all fields but q, next_released and map.
  */
@@ -408,9 +408,9 @@ static void embedded_release(struct wq *q, struct wq_embedded *x)
  * begun, which end first, and calls by the run in progress.  So wq_embedded_exit() or a second
  * wq_embedded_exit_async() is a bug of the caller.
  *
- * @release must neither wait for a run of the queue nor destroy the queue.  It may sleep only if both this call and the one
- * that ends the run may.  A module can be unloaded when these calls have returned.  After
- * wq_controller_stop() no worker of the controller is in such a call any more.
+ * @release must neither wait for a run of the queue nor destroy the queue.  It may sleep only if
+ * both this call and the one that ends the run may.  A module can be unloaded when these calls have
+ * returned.  After wq_controller_stop() no worker of the controller is in such a call any more.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.

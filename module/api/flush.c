@@ -74,9 +74,9 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  *
  * Each add before the call has had its full run when this returns WQ_END_DONE, WQ_END_FAILED or
  * WQ_END_GAVE_UP.  A pending delay is no add before it is due, so the call does not wait for it.
- * With wq_params.join_retry this applies to an add that has joined a retry, too.  A run that is given
- * back is not over, because the key is handed out again.  The queue does not remember runs that have
- * ended, unlike an embedded entry.
+ * With wq_params.join_retry this applies to an add that has joined a retry, too.  A run that is
+ * given back is not over, because the key is handed out again.  The queue does not remember runs
+ * that have ended, unlike an embedded entry.
  *
  * The caller must not work on the key, as all callers of wq_get() are one consumer.  Only the
  * functions of a controller are recognized.  They may wait for another key, but if all workers
@@ -235,8 +235,8 @@ static void flush_next_object(struct wq_cs *cs, struct flush_walk *f)
 		return;
 	list_move(&f->mark.all, next);
 	/*
-	 * Else it is the mark of another flush, or an entry whose last run has ended, which is about
-	 * to be released.  An entry in a chain of these is neither dirty nor processing.
+	 * Else it is the mark of another flush, or an entry whose last run has ended, which is
+	 * about to be released.  An entry in a chain of these is neither dirty nor processing.
 	 */
 	if (x->q)
 		flush_join(f, &x->entry);

@@ -167,8 +167,8 @@ EXPORT_SYMBOL_GPL(wq_add_many);
  * @len: length of the key, 1 to WQ_MAX_KEY bytes
  * @priority: the level, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY.  Gets take higher levels first.
  * @delay: as for wq_add_after()
- * @flags: as for wq_add_after().  Without WQ_ADD_AFTER and WQ_ADD_RATE_LIMITED, the call counts as a
- *	retry only if it has a delay.
+ * @flags: as for wq_add_after().  Without WQ_ADD_AFTER and WQ_ADD_RATE_LIMITED, the call counts as
+ *	a retry only if it has a delay.
  *
  * The other adds have level 0.  If a key is added several times before its run starts, the highest
  * level counts.  If an add raises a key that is ready, the key goes to the end of its new level.
@@ -202,14 +202,14 @@ EXPORT_SYMBOL_GPL(wq_add_priority);
  * @key: the key, compared bytewise
  * @len: length of the key, 1 to WQ_MAX_KEY bytes
  * @delay: as for wq_add_after()
- * @flags: as for wq_add_after().  Without WQ_ADD_AFTER and WQ_ADD_RATE_LIMITED, the call counts as a
- *	retry only if it has a delay.
+ * @flags: as for wq_add_after().  Without WQ_ADD_AFTER and WQ_ADD_RATE_LIMITED, the call counts as
+ *	a retry only if it has a delay.
  * @gfp: how to allocate what a new key needs: GFP_KERNEL, GFP_NOIO, GFP_NOFS, GFP_NOWAIT or
  *	GFP_ATOMIC
  *
- * The other adds allocate with GFP_ATOMIC, so under memory pressure they use the reserves, and fail.
- * With GFP_KERNEL this add waits for memory to be reclaimed first.  With GFP_NOWAIT it neither waits
- * nor uses the reserves.
+ * The other adds allocate with GFP_ATOMIC, so under memory pressure they use the reserves, and
+ * fail.  With GFP_KERNEL this add waits for memory to be reclaimed first.  With GFP_NOWAIT it
+ * neither waits nor uses the reserves.
  *
  * Context: any but NMI; sleeps if @gfp allows it.  Not with a lock held that a wake-up takes, such
  * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts

@@ -255,9 +255,9 @@ bool wq_wake_some(struct wait_queue_head *head, struct list_head *waiters, bool 
 EXPORT_SYMBOL_IF_KUNIT(wq_wake_some);
 
 /*
- * Wake all waiters, WQ_WAKE_MAX in a hold of the lock of their wait queue, with this key.  All wake-ups
- * of @head must come by this: before 6.7, wake_up_all() leaves a place of its own in the queue while
- * it does not hold the lock.
+ * Wake all waiters, WQ_WAKE_MAX in a hold of the lock of their wait queue, with this key.  All
+ * wake-ups of @head must come by this: before 6.7, wake_up_all() leaves a place of its own in the
+ * queue while it does not hold the lock.
  */
 void wq_wake_waiters(struct wait_queue_head *head, void *key)
 {

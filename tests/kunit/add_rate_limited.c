@@ -96,7 +96,7 @@ static void a_key_is_added_now_while_the_bucket_has_tokens(struct kunit *test)
 	run(test, "e");
 }
 
-static void keys_of_a_queue_without_a_limiter_do_not_wait_for_each_other(struct kunit *test)
+static void keys_of_a_queue_without_a_limiter_do_not_share_a_bucket(struct kunit *test)
 {
 	struct wq *q = limited_by(test, NULL, 0);
 	s64 delay = MSEC;
@@ -736,7 +736,7 @@ static struct kunit_case add_rate_limited_cases[] = {
 	KUNIT_CASE(keys_that_differ_in_a_byte_fail_each_for_itself),
 	KUNIT_CASE(the_longest_delay_of_a_limiter_waits_for_ever),
 	KUNIT_CASE(a_key_is_added_now_while_the_bucket_has_tokens),
-	KUNIT_CASE(keys_of_a_queue_without_a_limiter_do_not_wait_for_each_other),
+	KUNIT_CASE(keys_of_a_queue_without_a_limiter_do_not_share_a_bucket),
 	KUNIT_CASE(add_rate_limited_of_a_default_queue_works_in_real_time),
 	KUNIT_CASE(every_add_rate_limited_counts_as_a_retry),
 	KUNIT_CASE(when_is_called_with_the_key_its_failures_and_the_time),

@@ -43,9 +43,6 @@
 #define _LINUX_WQ_H
 
 #include <linux/compiler_attributes.h>
-#if __has_include("linux/cleanup.h")
-#include <linux/cleanup.h>
-#endif
 #include <linux/container_of.h>
 #include <linux/err.h>
 #include <linux/limits.h>
@@ -55,7 +52,12 @@
 #include <linux/rbtree.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/version.h>
 #include <uapi/linux/wq.h>
+
+#if KERNEL_VERSION(6, 5, 0) <= LINUX_VERSION_CODE
+#include <linux/cleanup.h>
+#endif
 
 struct task_struct;
 struct workqueue_struct;

@@ -207,10 +207,9 @@ static inline void wq_shrinker_end(struct shrinker *s)
 }
 
 /*
- * <kunit/visibility.h> came with 6.2, and with backports.  tests/kunit/run-smp builds a KUnit for a
- * kernel that has none.
+ * <kunit/visibility.h> came with 6.2.  tests/kunit/run-smp builds a KUnit for a kernel that has none.
  */
-#if __has_include("kunit/visibility.h")
+#if KERNEL_VERSION(6, 2, 0) <= LINUX_VERSION_CODE
 #include <kunit/visibility.h>
 #endif
 #if defined(WQ_KUNIT) || (IS_ENABLED(CONFIG_KUNIT) && !defined(EXPORT_SYMBOL_IF_KUNIT))

@@ -80,6 +80,8 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
  */
 static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 				 const struct wq_batch_verb *verb, struct wq_op *op)
+	__releases(&cs->q->lock)
+	__acquires(&cs->q->lock)
 {
 	struct wq_prealloc pre = {};
 	struct wq *q = b->q;

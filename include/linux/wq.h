@@ -278,7 +278,9 @@ void wq_limiter_free(struct wq_limiter *l);
 /**
  * struct wq_params - parameters of wq_create()
  * @name: name of the queue, by the rules of struct wq_attrs; NULL: no name.  A queue
- *	with a name keeps times for its metrics and has a directory in debugfs.
+ *	with a name keeps times for its metrics and has a directory in debugfs.  A process may have
+ *	made a queue of this name before.  Then an administrator removes it, by wqctl unlink, or the
+ *	module takes another name, such as one that it gets as a parameter
  * @max_keys: upper bound on keys in any state; 0: 65,536.  The limits of users do
  *	not apply, so choose the bound with care if processes may open the queue.
  * @mode: permission bits with which processes may open the queue by its name; owner

@@ -1054,6 +1054,21 @@ class Looks(Case):
             with q.get(), self.raises(OSError, errno.EINVAL):
                 q.done_key("a")
 
+    def test_in_looks_for_a_key_and_takes_none(self) -> None:
+        self.q.add_many(["a", "b"])
+        self.q.add("later", after=100)
+        self.assertIn("a", self.q)
+        self.assertIn(b"later", self.q)
+        self.assertNotIn("x", self.q)
+        with self.assertRaises(TypeError):
+            print(1 in self.q)  # type: ignore[operator]
+        with self.q.get() as item:
+            self.assertEqual("a", item.text)
+            self.assertIn("a", self.q)
+        self.assertNotIn("a", self.q)
+        with self.q.get_many(10) as items:
+            self.assertEqual([b"b"], [item.key for item in items])
+
     def test_query_of_an_unknown_key_is_a_key_error(self) -> None:
         for call in (self.q.query, self.q.cancel, self.q.enable):
             with self.raises(wq.UnknownKey, errno.ENOENT, "does not know the key: 'x'"):

@@ -445,6 +445,14 @@ class Queue:
                            ctypes.sizeof(struct)), data)
         return _key_info(data, struct)
 
+    def __contains__(self, key: Key) -> bool:
+        """Whether the queue knows the key, in any state. Takes no key, unlike a loop over the queue."""
+        try:
+            self.query(key)
+        except UnknownKey:
+            return False
+        return True
+
     def keys(self, *, since: bool = False) -> Iterator[KeyInfo]:
         """The keys of the queue in any state, in no particular order.
 

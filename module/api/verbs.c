@@ -32,8 +32,8 @@
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
  * order), -ERANGE (max_keys, mode, lease, order_arg, debounce or max_retries), -EEXIST (the name is
- * taken, which can be by a process: see wq_params.name), -ENOMEM, -EINTR (a fatal signal), -EBUSY (the limiter has an owner), or params->limiter
- * if that is an ERR_PTR.
+ * taken, which can be by a process: see wq_params.name), -ENOMEM, -EINTR (a fatal signal), -EBUSY
+ * (the limiter has an owner), or params->limiter if that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)
 {

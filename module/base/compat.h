@@ -207,7 +207,8 @@ static inline void wq_shrinker_end(struct shrinker *s)
 }
 
 /*
- * <kunit/visibility.h> came with 6.2.  tests/kunit/run-smp builds a KUnit for a kernel that has none.
+ * <kunit/visibility.h> came with 6.2.  tests/kunit/run-smp builds a KUnit for a kernel that has
+ * none.
  */
 #if KERNEL_VERSION(6, 2, 0) <= LINUX_VERSION_CODE
 #include <kunit/visibility.h>

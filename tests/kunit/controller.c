@@ -1535,8 +1535,8 @@ static void worker_lets_other_work_items_of_its_pool_run(struct kunit *test)
 	expect_stop_at_once(test, false);
 }
 
-/* The other controller has slept behind the worker that was woken for the key. */
-static void stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun(struct kunit *test)
+/* A controller whose pool has no place for its worker, and after it one whose thread sleeps. */
+static void start_behind_a_full_pool(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
 	struct wq_controller_params *p;
@@ -1549,6 +1549,14 @@ static void stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun(struct kunit
 	p->pool = NULL;
 	start_by(test, p);
 	ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 1);
+}
+
+/* The other controller has slept behind the worker that was woken for the key. */
+static void stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun(struct kunit *test)
+{
+	struct control_fixture *fx = test->priv;
+
+	start_behind_a_full_pool(test);
 	add(test, "a");
 	workers_sleep(test);
 	KUNIT_EXPECT_EQ(test, runs_of_all(test), 0);
@@ -1564,16 +1572,8 @@ static void stop_passes_on_the_wake_up_of_a_turn_that_has_not_begun(struct kunit
 static void a_wake_up_of_a_frozen_pool_goes_on_to_the_next_getter(struct kunit *test)
 {
 	struct control_fixture *fx = test->priv;
-	struct wq_controller_params *p;
 
-	use_pool(test, A_POOL, 1);
-	control(test, 1, 0, succeed);
-	fx->second = fx->c;
-	start_other(test);
-	p = params(test, 1, 0, succeed);
-	p->pool = NULL;
-	start_by(test, p);
-	ASSERT_EVENTUALLY(test, threads(THREADS).waiting == 1);
+	start_behind_a_full_pool(test);
 	static_branch_inc(&freezer_active);
 	add(test, "a");
 	static_branch_dec(&freezer_active);

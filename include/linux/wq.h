@@ -66,6 +66,9 @@ struct wq_consumer;
 struct wq_embedded;
 struct wq_reason;
 
+/* Grows with each change that breaks a caller of this header.  A module outside of wq can test it. */
+#define WQ_KERNEL_API_VERSION	1
+
 #define WQ_FOREVER	((s64)-1)
 
 /**
@@ -398,11 +401,11 @@ void wq_destroy(struct wq *q);
 DEFINE_FREE(wq_destroy, struct wq *, IS_ERR_OR_NULL(_T) ? (void)0 : wq_destroy(_T))
 #endif
 
-int wq_add(struct wq *q, const void *key, size_t len);
+int __must_check wq_add(struct wq *q, const void *key, size_t len);
 unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
-int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
-int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags);
-int wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags, gfp_t gfp);
+int __must_check wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
+int __must_check wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags);
+int __must_check wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags, gfp_t gfp);
 void wq_clock_tick(struct wq *q);
 #define WQ_MAX_KICKS	1024U	/* keys of one wq_kick_many() */
 
@@ -416,7 +419,7 @@ int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 
 int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const char *reason);
 int wq_kick(struct wq *q, const void *key, size_t len);
 int wq_kick_many(struct wq *q, unsigned int n);
-int wq_add_rate_limited(struct wq *q, const void *key, size_t len);
+int __must_check wq_add_rate_limited(struct wq *q, const void *key, size_t len);
 int wq_forget(struct wq *q, const void *key, size_t len);
 int wq_num_requeues(struct wq *q, const void *key, size_t len);
 int wq_query(struct wq *q, const void *key, size_t len);

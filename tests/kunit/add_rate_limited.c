@@ -173,7 +173,7 @@ static void when_is_called_with_the_key_its_failures_and_the_time(struct kunit *
 	add_rate_limited(test, "other");
 	EXPECT_SAW(test, p, "other");
 	KUNIT_EXPECT_EQ(test, p->seen.failures, 0U);
-	wq_add_rate_limited(fx->base.q, "k\0y", 3);
+	KUNIT_ASSERT_GE(test, wq_add_rate_limited(fx->base.q, "k\0y", 3), 0);
 	KUNIT_EXPECT_EQ(test, p->seen.len, (size_t)3);
 	KUNIT_EXPECT_EQ(test, memcmp(p->key, "k\0y", 3), 0);
 }

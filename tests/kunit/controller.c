@@ -554,13 +554,13 @@ static void fn_sees_the_key_bytewise(struct kunit *test)
 		key[i] = i * 7;
 	p->fn = peek;
 	start_by(test, p);
-	wq_add(fx->base.q, key, WQ_MAX_KEY);
+	KUNIT_ASSERT_GE(test, wq_add(fx->base.q, key, WQ_MAX_KEY), 0);
 	ASSERT_EVENTUALLY(test, given_up(test) == 1);
 	KUNIT_EXPECT_EQ(test, fx->len, (size_t)WQ_MAX_KEY);
 	KUNIT_EXPECT_EQ(test, memcmp(fx->key, key, WQ_MAX_KEY), 0);
 	KUNIT_EXPECT_GT(test, fx->state, 0);
 	KUNIT_EXPECT_EQ(test, fx->state & WQ_KEY_PROCESSING, WQ_KEY_PROCESSING);
-	wq_add(fx->base.q, "a\0b", 3);
+	KUNIT_ASSERT_GE(test, wq_add(fx->base.q, "a\0b", 3), 0);
 	ASSERT_EVENTUALLY(test, given_up(test) == 2);
 	KUNIT_EXPECT_EQ(test, fx->len, (size_t)3);
 	KUNIT_EXPECT_EQ(test, memcmp(fx->key, "a\0b", 3), 0);
@@ -1112,7 +1112,7 @@ static void gave_up_may_be_null(struct kunit *test)
 	p->gave_up = NULL;
 	start_by(test, p);
 	add(test, "a");
-	wq_add(queue(test), "\xff", 1);
+	KUNIT_ASSERT_GE(test, wq_add(queue(test), "\xff", 1), 0);
 	ASSERT_EVENTUALLY(test, runs_of_all(test) == 4);
 	ASSERT_EVENTUALLY(test, stats(test)->parked == 2);
 	KUNIT_EXPECT_EQ(test, stop(test, false), 0);
@@ -1196,7 +1196,7 @@ static void stop_with_drain_first_runs_all_ready_and_processing_keys(struct kuni
 	for (workers = 1; workers <= 4; workers += 3) {
 		no_runs(test);
 		for (i = 0; i < 200; i++)
-			wq_add(fx->base.q, &i, sizeof(i));
+			KUNIT_ASSERT_GE(test, wq_add(fx->base.q, &i, sizeof(i)), 0);
 		control(test, workers, 0, hold);
 		entered(test, workers);
 		i = 0;

@@ -277,7 +277,7 @@ static void each_of_n_sleeping_gets_returns_one_of_n_keys(struct kunit *test)
 	for (i = 0; i < 16; i++)
 		sleeps(test, a[i]);
 	for (i = 0; i < 16; i++)
-		wq_add(queue(test), &i, sizeof(i));
+		KUNIT_ASSERT_GE(test, wq_add(queue(test), &i, sizeof(i)), 0);
 	for (i = 0; i < 16; i++) {
 		KUNIT_ASSERT_EQ(test, result(test, a[i]), 0);
 		memcpy(&key, a[i]->held.item.key, sizeof(key));
@@ -301,7 +301,7 @@ static void add_and_disturb(struct kunit *test, int sig, s64 timeout)
 	a = start(test, consumer, timeout);
 	start(test, consumer, WQ_FOREVER);
 	for (i = 0; i < STRESS_KEYS; i++) {
-		wq_add(fx->base.q, &i, sizeof(i));
+		KUNIT_ASSERT_GE(test, wq_add(fx->base.q, &i, sizeof(i)), 0);
 		if (sig)
 			send_sig(sig, a->task, 0);
 		tries = 50000;
@@ -489,7 +489,7 @@ static void destroy_may_come_while_keys_are_ready(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < 1000; i++)
-		wq_add(queue(test), &i, sizeof(i));
+		KUNIT_ASSERT_GE(test, wq_add(queue(test), &i, sizeof(i)), 0);
 	queue_of(test, NULL);
 }
 
@@ -870,7 +870,7 @@ static void a_key_may_lie_at_any_address(struct kunit *test)
 	int i;
 
 	memcpy(fx->key, "0123456789abcdef", 16);
-	wq_add(q, fx->key, 16);
+	KUNIT_ASSERT_GE(test, wq_add(q, fx->key, 16), 0);
 	for (i = 1; i < 16; i++) {
 		memcpy(fx->key + i, "0123456789abcdef", 16);
 		ASSERT_SAME(test, wq_add(q, fx->key + i, 16), 0, "round %d", i);

@@ -138,7 +138,7 @@ static void equal_times_keep_their_order_when_others_go(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < 500; i++)
-		wq_add_after(q, &i, sizeof(i), 10 + i % 2, 0);
+		KUNIT_ASSERT_GE(test, wq_add_after(q, &i, sizeof(i), 10 + i % 2, 0), 0);
 	for (i = 0; i < 500; i += 3)
 		ASSERT_SAME(test, wq_cancel(q, &i, sizeof(i)), DELAYED, "key %u", i);
 	/* odd keys move behind the even keys */
@@ -388,7 +388,7 @@ static int delay_with_failures(struct kunit *test, u32 key)
 			 */
 			wq_cancel(q, &key, sizeof(key));
 			if (state > 0 && state & WQ_KEY_READY)
-				wq_add(q, &key, sizeof(key));
+				KUNIT_ASSERT_GE(test, wq_add(q, &key, sizeof(key)), 0);
 			continue;
 		}
 		ASSERT_SAME(test, ret, -ENOMEM, "key %u, allocation %u", key, n);
@@ -422,7 +422,7 @@ static int first_delay_with_failures(struct kunit *test, bool there, bool got)
 
 		KUNIT_ASSERT_FALSE(test, IS_ERR(q));
 		if (there)
-			wq_add(q, &key, sizeof(key));
+			KUNIT_ASSERT_GE(test, wq_add(q, &key, sizeof(key)), 0);
 		if (got)
 			wq_get(q, &item, 0);
 		state = wq_query(q, &key, sizeof(key));
@@ -636,7 +636,8 @@ static void a_later_time_leaves_the_thread_asleep(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	before = switches_of(p);
 	for (i = 0; i < 1000; i++)
-		wq_add_after(queue(test), &i, sizeof(i), HOUR + SEC + i, 0);
+		KUNIT_ASSERT_GE(test, wq_add_after(queue(test), &i, sizeof(i), HOUR + SEC + i, 0),
+				0);
 	rest(fixture(test));
 	KUNIT_EXPECT_EQ(test, switches_of(p), before);
 	put_task_struct(p);
@@ -734,7 +735,7 @@ static void measure_lateness(struct kunit *test, const char *ready, const char *
 	for (i = 0; i < LATE_KEYS; i++) {
 		delay = 20 * MSEC + rnd(&state, 380 * MSEC);
 		due[i] = ktime_get_ns() + delay;
-		wq_add_after(q, &i, sizeof(i), delay, 0);
+		KUNIT_ASSERT_GE(test, wq_add_after(q, &i, sizeof(i), delay, 0), 0);
 	}
 	for (i = 0; i < LATE_KEYS; i++) {
 		KUNIT_ASSERT_EQ(test, wq_get(q, &item, 30 * SEC), 0);

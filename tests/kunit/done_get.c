@@ -190,15 +190,15 @@ static void done_get_without_memory_gets_nothing(struct kunit *test)
 	KUNIT_EXPECT_GE(test, refused, 1U);
 }
 
-/* Returns the state that "a" had before. */
+/* Returns the state that "a" had before, or the error of the add. */
 static int add_to_the_waiter(struct actor *a)
 {
-	int state;
+	int state, ret;
 
 	await_tester(a, TASK_INTERRUPTIBLE);
 	state = wq_query(a->q, "a", 1);
-	wq_add(a->q, "b", 1);
-	return state;
+	ret = wq_add(a->q, "b", 1);
+	return ret < 0 ? ret : state;
 }
 
 /* Returns the state that "a" had before. */

@@ -851,7 +851,8 @@ static void the_slot_of_an_object_stays_reserved(struct kunit *test)
 		key = rnd(&state, 2000);
 		i = rnd(&state, CROWD);
 		if (keys) {
-			wq_add_after(queue(test), &key, sizeof(key), 1 + rnd(&state, U32_MAX), 0);
+			KUNIT_ASSERT_GE(test, wq_add_after(queue(test), &key, sizeof(key),
+							   1 + rnd(&state, U32_MAX), 0), 0);
 			continue;
 		}
 		wq_cancel(queue(test), &key, sizeof(key));

@@ -366,9 +366,9 @@ static void end_of_the_queue_ends_a_flush(struct kunit *test)
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
 	wq_pin(q);
-	wq_add(q, "held", 4);
+	KUNIT_ASSERT_GE(test, wq_add(q, "held", 4), 0);
 	KUNIT_EXPECT_EQ(test, wq_get(q, &item, 0), 0);
-	wq_add(q, "ready", 5);
+	KUNIT_ASSERT_GE(test, wq_add(q, "ready", 5), 0);
 	KUNIT_EXPECT_EQ(test, consumer_watch(consumer_kernel(q), q, "held", 4, false, &running), 0);
 	KUNIT_EXPECT_EQ(test, consumer_watch(consumer_kernel(q), q, "ready", 5, false, &ready), 0);
 	queue_destroy(q);

@@ -227,7 +227,7 @@ static void group_that_never_empties_starves_no_other(struct kunit *test)
 		ASSERT_SAME(test, wq_get(queue(test), &item, 0), 0, "get %u", n);
 		since = *(char *)item.key == 'q' ? 0 : since + 1;
 		KUNIT_ASSERT_LE_MSG(test, since, 2U, "get %u", n);
-		wq_add(queue(test), item.key, item.len);
+		KUNIT_ASSERT_GE(test, wq_add(queue(test), item.key, item.len), 0);
 		ASSERT_SAME(test, done(test, &item), WQ_RESULT_READY, "get %u", n);
 	}
 }

@@ -344,7 +344,7 @@ static void a_thousand_leases_may_end_at_once(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, h);
 	for (i = 0; i < MANY; i++)
-		wq_add(q, &i, sizeof(i));
+		KUNIT_ASSERT_GE(test, wq_add(q, &i, sizeof(i)), 0);
 	for (i = 0; i < MANY; i++) {
 		ASSERT_SAME(test, lease_any(q, &h[i], 0), 0, "round %u", i);
 		ASSERT_SAME(test, number_of(&h[i].item), i, "round %u", i);
@@ -623,7 +623,7 @@ static void an_old_item_is_stale_when_its_memory_is_another_keys(struct kunit *t
 	pass(test, LEASE);
 	run_all(test, "a");
 	for (i = 0; i < MANY; i++) {
-		wq_add(q, &i, sizeof(i));
+		KUNIT_ASSERT_GE(test, wq_add(q, &i, sizeof(i)), 0);
 		ASSERT_SAME(test, lease_any(q, &h[i], 0), 0, "round %u", i);
 		ASSERT_SAME(test, wq_done(q, &old.item), -ESTALE, "round %u", i);
 		ASSERT_SAME(test, wq_touch(q, &old.item), -ESTALE, "round %u", i);
@@ -1072,7 +1072,7 @@ static void destroy_may_come_while_leases_run(struct kunit *test)
 	u32 i;
 
 	for (i = 0; i < 100; i++) {
-		wq_add(queue(test), &i, sizeof(i));
+		KUNIT_ASSERT_GE(test, wq_add(queue(test), &i, sizeof(i)), 0);
 		KUNIT_EXPECT_EQ(test, lease_any(queue(test), &h, 0), 0);
 	}
 	add(test, "a");
@@ -1429,7 +1429,7 @@ static void a_thousand_leases_that_end_at_once_wake_the_workers(struct kunit *te
 
 	q = in_real_time(test, 100 * MSEC);
 	for (i = 0; i < MANY; i++)
-		wq_add(q, &i, sizeof(i));
+		KUNIT_ASSERT_GE(test, wq_add(q, &i, sizeof(i)), 0);
 	for (i = 0; i < MANY; i++)
 		ASSERT_SAME(test, lease_any(q, &h, 0), 0, "round %u", i);
 	for (i = 0; i < 4; i++)

@@ -174,7 +174,7 @@ static void oldest_is_of_the_key_that_became_ready_first_in_each_order(struct ku
 		add(test, "b/2");
 		EXPECT_OLDEST(test, 6);
 		if (!i)
-			wq_add_priority(queue(test), "b/1", 3, 7, 0, 0);
+			KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), "b/1", 3, 7, 0, 0), 0);
 		/* The raised key comes first, and the other one stays the oldest. */
 		item = get(test, i ? "a/1" : "b/1");
 		EXPECT_OLDEST(test, i ? 1 : 6);
@@ -547,8 +547,10 @@ static unsigned int most_reads(struct kunit *test, unsigned int *all)
 	unsigned int most = 0;
 
 #define READS(call) do {						\
+	__maybe_unused long ret;					\
+									\
 	fx->clock_reads = 0;						\
-	(void)(call);							\
+	ret = (call);							\
 	*all += fx->clock_reads;					\
 	if (fx->clock_reads > (timed ? 1 : 0))				\
 		KUNIT_FAIL(test, "%u times: %s", fx->clock_reads, #call); \

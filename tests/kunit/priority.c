@@ -264,10 +264,10 @@ static void len_and_depth_are_right_after_changes_of_level(struct kunit *test)
 static void add_that_drops_a_delay_has_the_highest_level_of_both(struct kunit *test)
 {
 	add_level_after(test, "a", 5, SEC);
-	wq_add_priority(queue(test), "a", 1, 1, 0, WQ_ADD_DROP_DELAY);
+	KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), "a", 1, 1, 0, WQ_ADD_DROP_DELAY), 0);
 	run_at(test, "a", 5);
 	add_level_after(test, "a", 1, SEC);
-	wq_add_priority(queue(test), "a", 1, 5, 0, WQ_ADD_DROP_DELAY);
+	KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), "a", 1, 5, 0, WQ_ADD_DROP_DELAY), 0);
 	run_at(test, "a", 5);
 	expect_nothing_ready(test);
 }
@@ -277,7 +277,8 @@ static void key_whose_delay_a_shutdown_dropped_has_no_level(struct kunit *test)
 	struct wq_key_info info;
 
 	add_level(test, "failed", 7);
-	wq_add_priority(queue(test), "failed", 6, 7, 0, WQ_ADD_RATE_LIMITED);
+	KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), "failed", 6, 7, 0, WQ_ADD_RATE_LIMITED),
+			0);
 	run_at(test, "failed", 7);
 	wq_shutdown(queue(test));
 	KUNIT_ASSERT_EQ(test, consumer_query(consumer_kernel(queue(test)), queue(test), "failed", 6,
@@ -433,9 +434,11 @@ static void expect_ageing(struct kunit *test, u32 arg, u32 n, u32 turns)
 	queue_of_levels(test, arg, 0);
 	for (i = 0; i < turns; i++) {
 		key = MAX_LEVEL * 1000 + i;
-		wq_add_priority(queue(test), &key, sizeof(key), MAX_LEVEL, 0, 0);
+		KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &key, sizeof(key), MAX_LEVEL, 0, 0),
+				0);
 		key = i;
-		wq_add_priority(queue(test), &key, sizeof(key), MIN_LEVEL, 0, 0);
+		KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &key, sizeof(key), MIN_LEVEL, 0, 0),
+				0);
 	}
 	for (i = 1; i <= turns * n; i++) {
 		cond_resched();
@@ -452,7 +455,8 @@ static void expect_ageing(struct kunit *test, u32 arg, u32 n, u32 turns)
 			done(test, &item);
 		} else {
 			high++;
-			wq_add_priority(queue(test), &key, sizeof(key), MAX_LEVEL, 0, 0);
+			KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &key, sizeof(key), MAX_LEVEL, 0, 0),
+					0);
 			done(test, &item);
 		}
 	}
@@ -478,12 +482,14 @@ static void every_level_is_served_while_the_highest_one_never_gets_empty(struct 
 
 	queue_of_levels(test, 4, 0);
 	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
-		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
+		KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0),
+				0);
 	for (level = MAX_LEVEL - 1; level >= MIN_LEVEL; level--) {
 		for (i = 0; i < 4; i++) {
 			KUNIT_EXPECT_EQ(test, (s32)get_number(test, &item), i < 3 ? MAX_LEVEL : level);
 			if (i < 3)
-				wq_add_priority(queue(test), item.key, item.len, MAX_LEVEL, 0, 0);
+				KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), item.key, item.len, MAX_LEVEL, 0, 0),
+						0);
 			done(test, &item);
 		}
 	}
@@ -508,7 +514,8 @@ static int longest_wait(struct kunit *test, u32 choices)
 	for (i = 0; i < CHOICES; i++, choices >>= 2) {
 		for (k = 0; k < 3; k++)
 			if (!wait[k] && (k == 1 || choices >> k / 2 & 1)) {
-				wq_add_priority(queue(test), &levels[k], 1, levels[k], 0, 0);
+				KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &levels[k], 1, levels[k], 0, 0),
+						0);
 				wait[k] = 1;
 			}
 		if (wq_get(queue(test), &item, 0))
@@ -557,7 +564,8 @@ static void middle_level_is_served_between_floods_of_others(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, wq_get(queue(test), &item, 0), 0);
 		if (!item.priority)
 			break;
-		wq_add_priority(queue(test), item.key, item.len, item.priority, 0, 0);
+		KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), item.key, item.len, item.priority, 0, 0),
+				0);
 		done(test, &item);
 	}
 	KUNIT_EXPECT_EQ(test, i, WQ_DEFAULT_AGEING);
@@ -612,7 +620,8 @@ static void shutdown_hands_out_the_keys_of_all_levels(struct kunit *test)
 	struct wq_item item;
 
 	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
-		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
+		KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0),
+				0);
 	wq_shutdown(queue(test));
 	for (level = MAX_LEVEL; level >= MIN_LEVEL; level--) {
 		KUNIT_EXPECT_EQ(test, (s32)get_number(test, &item), level);
@@ -742,8 +751,10 @@ static void destroy_drops_the_keys_of_all_levels(struct kunit *test)
 	add_level(test, "again", MAX_LEVEL);
 	lose(test, "again", MAX_LEVEL);
 	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++) {
-		wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0);
-		wq_add_priority(queue(test), &level, sizeof(level), -1 - level, SEC, 0);
+		KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &level, sizeof(level), level, 0, 0),
+				0);
+		KUNIT_ASSERT_GE(test, wq_add_priority(queue(test), &level, sizeof(level), -1 - level, SEC, 0),
+				0);
 	}
 }
 

@@ -66,7 +66,7 @@ struct wq_consumer;
 struct wq_embedded;
 struct wq_reason;
 
-/* Grows with each change that breaks a caller of this header.  A module outside of wq can test it. */
+/* Grows with each change that breaks a caller of this header. */
 #define WQ_KERNEL_API_VERSION	1
 
 #define WQ_FOREVER	((s64)-1)
@@ -404,8 +404,10 @@ DEFINE_FREE(wq_destroy, struct wq *, IS_ERR_OR_NULL(_T) ? (void)0 : wq_destroy(_
 int __must_check wq_add(struct wq *q, const void *key, size_t len);
 unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n);
 int __must_check wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags);
-int __must_check wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags);
-int __must_check wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags, gfp_t gfp);
+int __must_check wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay,
+				 u32 flags);
+int __must_check wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags,
+			    gfp_t gfp);
 void wq_clock_tick(struct wq *q);
 #define WQ_MAX_KICKS	1024U	/* keys of one wq_kick_many() */
 

@@ -4,7 +4,7 @@
  *
  * Each queue with a name has a directory:
  *
- *	wq/NAME/metrics		the statistics
+ *	wq/NAME/metrics		the statistics, from the table in state/stat_table.h
  *	wq/NAME/attributes	the attributes but the limiter, with times in ns
  *	wq/NAME/state		which keys are held by which process, the longest run
  *				first, and which are ready, those given back first and then
@@ -98,55 +98,65 @@ static void show_levels(struct seq_file *m, const u32 *level_ready)
 				   level_ready[i]);
 }
 
+enum stat_kind { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, LEVELS };
+
+static const struct stat_row {
+	const char *metric;	/* NULL: it is none */
+	u16 offset;
+	u8 size;
+	u8 kind;
+	u32 bit;	/* 0, or the bit of the field that is the value */
+} stat_rows[] = {
+#define ROW(field_, kind_, mask, metric_) {						\
+	.metric = metric_, .kind = kind_, .bit = mask,					\
+	.offset = offsetof(struct wq_stat, field_),					\
+	.size = sizeof_field(struct wq_stat, field_),					\
+},
+#define VALUE(field, kind, value, json, metric, help)	ROW(field, kind, 0, metric)
+#define OTHER(field, kind, json, metric, help)		ROW(field, kind, 0, metric)
+#define FLAG(bit, value, json, metric, help)	ROW(state, GAUGE, WQ_STATE_##bit, metric)
+#include "state/stat_table.h"
+};
+
+static void show_stat(struct seq_file *m, const struct stat_row *row, const struct wq_stat *st,
+		      const u32 *level_ready)
+{
+	const char *name = strchr(row->metric, '_') + 1;
+	const void *at = (const void *)st + row->offset;
+	u64 value;
+
+	if (row->kind == HIST) {
+		show_hist(m, name, at);
+		return;
+	}
+	if (row->kind == LEVELS) {
+		show_levels(m, level_ready);
+		return;
+	}
+	value = row->size == sizeof(u32) ? *(const u32 *)at : *(const u64 *)at;
+	if (row->bit)
+		show_count(m, name, !!(value & row->bit));
+	else if (row->kind == SPAN || (row->kind == TIME && (s64)value >= 0))
+		show_seconds(m, name, value);
+	else if (row->kind != TIME)
+		show_count(m, name, value);
+}
+
 static int metrics_show(struct seq_file *m, void *unused)
 {
 	struct wq *q = m->private;
 	struct wq_stat st;
 	u32 *level_ready;
+	unsigned int i;
 
 	level_ready = kmalloc_array(WQ_LEVELS, sizeof(*level_ready), GFP_KERNEL);
 	if (!level_ready)
 		return -ENOMEM;
 	wq_consumer_stats(&q->kernel, &st, level_ready);
-	show_count(m, "depth", st.depth);
-	show_count(m, "adds_total", st.adds);
-	show_hist(m, "queue_duration_seconds", &st.waits);
-	show_hist(m, "work_duration_seconds", &st.works);
-	show_seconds(m, "unfinished_work_seconds", st.unfinished);
-	show_seconds(m, "longest_running_processor_seconds", st.longest);
-	show_count(m, "retries_total", st.retries);
-	show_count(m, "failures_total", st.failures);
-	if (st.oldest >= 0)
-		show_seconds(m, "oldest_ready_seconds", st.oldest);
-	show_count(m, "ready", st.ready);
-	show_levels(m, level_ready);
+	for (i = 0; i < ARRAY_SIZE(stat_rows); i++)
+		if (stat_rows[i].metric)
+			show_stat(m, &stat_rows[i], &st, level_ready);
 	kfree(level_ready);
-	show_count(m, "blocked", st.blocked);
-	show_count(m, "ready_groups", st.ready_groups);
-	show_count(m, "processing", st.processing);
-	show_count(m, "delayed", st.delayed);
-	show_count(m, "coalesced_total", st.coalesced);
-	show_count(m, "given_back_total", st.given_back);
-	show_count(m, "given_back_failed_total", st.given_back_failed);
-	show_count(m, "expired_total", st.expired);
-	show_count(m, "canceled_total", st.canceled);
-	show_count(m, "dropped_total", st.dropped);
-	show_count(m, "failed", st.failed);
-	show_count(m, "retained", st.retained);
-	show_count(m, "parked", st.parked);
-	show_count(m, "parked_total", st.parked_total);
-	show_count(m, "park_dropped_total", st.park_dropped);
-	show_count(m, "kicked_total", st.kicked);
-	show_count(m, "disabled", st.disabled);
-	show_count(m, "flushes", st.flushes);
-	show_count(m, "keys", st.keys);
-	show_count(m, "max_keys", st.max_keys);
-	show_count(m, "consumers", st.consumers);
-	show_count(m, "shutdown", !!(st.state & WQ_STATE_SHUTDOWN));
-	show_count(m, "gets_paused", !!(st.state & WQ_STATE_GETS_PAUSED));
-	show_count(m, "adds_paused", !!(st.state & WQ_STATE_ADDS_PAUSED));
-	show_count(m, "rescan", !!(st.state & WQ_STATE_RESCAN));
-	show_count(m, "memory_bytes", st.memory);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(metrics);

@@ -80,14 +80,3 @@ size_t wq_order_bytes(const struct wq *q)
 		return wq_groups_bytes();
 	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }
-
-/* Report the statistics of the order.  @level_ready: see struct wq_stat; or NULL */
-void wq_order_stat(const struct wq *q, struct wq_stat *st, u32 *level_ready)
-{
-	lockdep_assert_held(&q->lock);
-	st->blocked = wq_nr_blocked(q);
-	if (q->prioritized && level_ready)
-		wq_priority_stat(q->order_data, level_ready);
-	if (q->grouped)
-		st->ready_groups = wq_groups_ready(q->order_data);
-}

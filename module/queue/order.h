@@ -17,6 +17,5 @@ bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp);
 void wq_order_free(struct wq *q);
 bool wq_order_has_rank(const struct wq *q);
 size_t wq_order_bytes(const struct wq *q);
-void wq_order_stat(const struct wq *q, struct wq_stat *st, u32 *level_ready);
 
 #endif /* _WQ_ORDER_H */

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Statistics of a queue, for wq_stats() and WQ_IOC_STAT.
+ * Statistics of a queue, for wq_stats() and WQ_IOC_STAT, from the table in state/stat_table.h.
+ *
+ * A row of the table is all that a statistic needs for
+ *
+ *  - its value in struct wq_stat,
+ *  - the file metrics in debugfs,
+ *  - wqctl stat, as text and as JSON, and wqctl metrics,
+ *  - the struct Stat of the Go package, and its metrics,
+ *  - the tests that compare all statistics.
  *
  * The metrics that client-go has, too, have its names and meaning.  All values but coalesced are
  * from one critical section, which is O(1) in the number of keys.
@@ -8,10 +16,11 @@
 #include <linux/export.h>
 #include <linux/log2.h>
 #include <linux/string.h>
-#include <linux/cred.h>
 
-#include "queue/stat.h"
+#include "order/groups.h"
+#include "order/priority.h"
 #include "queue/order.h"
+#include "queue/stat.h"
 #include "state/times.h"
 
 /* Adds that were coalesced. */
@@ -73,18 +82,40 @@ static s64 pause_left(struct wq_cs *cs, u32 i)
 	return at == S64_MAX ? -1 : max_t(s64, 0, at - wq_now(cs));
 }
 
-/* Ages of the runs in progress, of a queue that keeps times. */
-static void stat_running(struct wq_cs *cs, struct wq_stat *st)
+/* The first consumer that holds keys, of a queue that keeps times. */
+static struct wq_consumer *timed_first(struct wq *q)
+{
+	return q->timed ? wq_running_first(q) : NULL;
+}
+
+/* The sum of the ages of the runs in progress. */
+static u64 stat_unfinished(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
-	struct wq_consumer *first = q->timed ? wq_running_first(q) : NULL;
 
 	wq_assert_locked(cs);
-	if (!first)
-		return;
 	/* The sum of the starts wraps, and so does the difference: it is right modulo 2^64. */
-	st->unfinished = q->nr_processing * (u64)wq_now(cs) - q->starts;
-	st->longest = wq_now(cs) - wq_oldest_start(first);
+	return timed_first(q) ? q->nr_processing * (u64)wq_now(cs) - q->starts : 0;
+}
+
+/* The age of the longest run in progress. */
+static u64 stat_longest(struct wq_cs *cs)
+{
+	struct wq_consumer *first = timed_first(cs->q);
+
+	wq_assert_locked(cs);
+	return first ? wq_now(cs) - wq_oldest_start(first) : 0;
+}
+
+/* The time until the first delayed key needs a run; -1: no key is delayed. */
+static s64 stat_next_due(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->shut || !q->heap.count)
+		return -1;
+	return max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(cs));
 }
 
 /* When an entry became dirty; S64_MAX: there is none. */
@@ -126,67 +157,22 @@ static s64 stat_oldest(struct wq_cs *cs)
 void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_ready)
 {
 	struct wq *q = c->q;
-	struct wq_cs cs;
+	struct wq_cs lock, *cs = &lock;
 
-	*st = (struct wq_stat){
-		.size = sizeof(*st),
-		.next_due = -1,
-		.coalesced = wq_coalesced(q),
-	};
+	*st = (struct wq_stat){ .size = sizeof(*st), .coalesced = wq_coalesced(q) };
 	strscpy(st->name, q->name, sizeof(st->name));
 	if (level_ready)
 		memset32(level_ready, WQ_LEVEL_UNUSED, WQ_LEVELS);
 
-	wq_lock(&cs, q);
-	wq_catch_up(&cs);
-	st->max_keys = q->max_keys;
-	st->lease = q->lease;
-	st->state = (q->shut ? WQ_STATE_SHUTDOWN : 0) |
-		    (q->draining && !wq_is_drained(q) ? WQ_STATE_DRAINING : 0) |
-		    (q->no_map || q->sees_repeats ? WQ_STATE_NO_MAP : 0) |
-		    (q->paused & WQ_PAUSE_GETS ? WQ_STATE_GETS_PAUSED : 0) |
-		    (q->paused & WQ_PAUSE_ADDS ? WQ_STATE_ADDS_PAUSED : 0) |
-		    (q->watched & WQ_WATCH_REMOVED ? WQ_STATE_REMOVED : 0) |
-		    (atomic_read(&q->marked_sources) ? WQ_STATE_RESCAN : 0);
-	st->ready = wq_nr_ready(q);
-	st->processing = q->nr_processing;
-	st->held = c->nr_held;
-	st->keys = wq_nr_keys(q);
-	st->adds = q->adds;
-	st->gets = wq_gets(q);
-	st->dones = wq_dones(q);
-	st->given_back = q->given_back;
-	st->merged = q->merged;
-	st->canceled = q->canceled;
-	st->delayed = q->shut ? 0 : q->heap.count;
-	st->retries = q->retries;
-	st->failures = q->failures;
-	st->dropped = q->dropped;
-	st->failed = q->nr_failed;
-	st->retained = q->nr_retained;
-	st->memory = memory_of(q);
-	st->depth = wq_depth(q);
-	st->consumers = q->nr_consumers;
-	st->waits = q->waits;
-	st->works = q->works;
-	st->expired = q->expired;
-	st->given_back_failed = q->given_back_failed;
-	st->slack = q->slack;
-	st->parked = wq_nr_parked(q);
-	st->max_parked = wq_max_parked(q);
-	st->parked_total = q->parked_total;
-	st->park_dropped = q->park_dropped;
-	st->kicked = q->kicked;
-	st->gets_resume = pause_left(&cs, ilog2(WQ_PAUSE_GETS));
-	st->adds_resume = pause_left(&cs, ilog2(WQ_PAUSE_ADDS));
-	st->disabled = q->nr_disabled;
-	st->flushes = q->fences.waits;
-	if (st->delayed)
-		st->next_due = max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(&cs));
-	stat_running(&cs, st);
-	st->oldest = stat_oldest(&cs);
-	wq_order_stat(q, st, level_ready);
-	wq_unlock(&cs);
+	wq_lock(cs, q);
+	wq_catch_up(cs);
+#define VALUE(field, kind, value, ...)	st->field = value;
+#define OTHER(...)
+#define FLAG(bit, value, ...)		st->state |= (value) ? WQ_STATE_##bit : 0;
+#include "state/stat_table.h"
+	if (q->prioritized && level_ready)
+		wq_priority_stat(q->order_data, level_ready);
+	wq_unlock(cs);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_consumer_stats);
 

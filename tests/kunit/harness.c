@@ -125,21 +125,17 @@ const struct wq_stat *stats(struct kunit *test)
 	return &fx->st;
 }
 
-#define FIELD(f)	{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f) }
-
 static const struct {
 	const char *name;
 	u32 offset, size;
 } stat_fields[] = {
-	FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(keys), FIELD(max_keys),
-	FIELD(adds), FIELD(coalesced), FIELD(gets), FIELD(dones), FIELD(given_back),
-	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(next_due), FIELD(retries),
-	FIELD(dropped), FIELD(failed), FIELD(retained), FIELD(depth), FIELD(lease),
-	FIELD(expired), FIELD(unfinished), FIELD(longest), FIELD(waits.sum), FIELD(works.sum),
-	FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
-	FIELD(parked), FIELD(parked_total),
-	FIELD(park_dropped), FIELD(kicked),
-	FIELD(disabled), FIELD(flushes),
+#define FIELD(f)	{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f) },
+	FIELD(state)
+#define VALUE(field, ...)	FIELD(field)
+#define OTHER(field, ...)	FIELD(field)
+#define FLAG(...)
+#include "state/stat_table.h"
+#undef FIELD
 };
 
 u64 field_at(const void *p, u32 offset, u32 size)

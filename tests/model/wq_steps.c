@@ -522,15 +522,7 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 
 /* --- statistics --- */
 
-#define FIELD(f)	{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 0 }
-/*
- * A shut down drops the delayed keys at once, but the queue's thread releases their entries
- * a little later.  Until then these fields still count the entries of dropped keys, or do
- * not yet count them as retained.  The model counts them at once.  So these fields are not
- * compared from a shut down that dropped keys to the next wm_tick(), which clears wm.sweep.
- */
-#define LAZY(f)		{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 1 }
-#define TIME(f)		{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), 2 }
+enum kind { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, LEVELS };
 
 static const struct {
 	const char *name;
@@ -538,18 +530,41 @@ static const struct {
 	u8 size;
 	u8 kind;
 } fields[] = {
-	FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(max_keys),
-	FIELD(adds), FIELD(coalesced), FIELD(gets), FIELD(dones), FIELD(given_back),
-	FIELD(canceled), FIELD(merged), FIELD(delayed), FIELD(retries), FIELD(dropped),
-	FIELD(failures),
-	FIELD(depth), FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(parked),
-	FIELD(max_parked), FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
-	FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
-	LAZY(keys), LAZY(failed), LAZY(retained),
-	TIME(gets_resume), TIME(adds_resume), TIME(next_due), TIME(unfinished), TIME(longest),
-	TIME(oldest), TIME(waits.sum), TIME(works.sum),
+#define FIELD(f, kind)	{ #f, offsetof(struct wq_stat, f), sizeof_field(struct wq_stat, f), kind },
+	FIELD(state, GAUGE)
+#define VALUE(field, kind, ...)	FIELD(field, kind)
+#define OTHER(field, kind, ...)	FIELD(field, kind)
+#define FLAG(...)
+#include "../../module/state/stat_table.h"
+#undef FIELD
 };
 
+static bool is_one_of(const char *name, const char * const *names)
+{
+	while (*names && strcmp(name, *names))
+		names++;
+	return *names;
+}
+
+/* Whether the model knows the value. */
+static bool is_modelled(u32 i, bool times, bool sweep)
+{
+	static const char * const unknown[] = { "slack", "memory", "consumers", NULL };
+	/*
+	 * A shut down drops the delayed keys at once, but the queue's thread releases their entries
+	 * a little later.  Until then these fields still count the entries of dropped keys, or do
+	 * not yet count them as retained.  The model counts them at once.  So these fields are not
+	 * compared from a shut down that dropped keys to the next wm_tick(), which clears wm.sweep.
+	 */
+	static const char * const lazy[] = { "keys", "failed", "retained", NULL };
+
+	if (fields[i].kind == TIME || fields[i].kind == SPAN || fields[i].kind == HIST)
+		return times && !is_one_of(fields[i].name, unknown);
+	return fields[i].kind != LEVELS && !is_one_of(fields[i].name, unknown) &&
+	       !(sweep && is_one_of(fields[i].name, lazy));
+}
+
+/* The value of a field, or the sum of a histogram. */
 static u64 field_of(const struct wq_stat *st, u32 i)
 {
 	const void *p = (const char *)st + fields[i].offset;
@@ -584,8 +599,7 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 
 	wm_stat(&r->m, who, &st);
 	for (i = 0; i < ARRAY_SIZE(fields); i++) {
-		if ((fields[i].kind == 1 && r->m.sweep) || (fields[i].kind == 2 && !times) ||
-		    field_of(&st, i) == field_of(real, i))
+		if (!is_modelled(i, times, r->m.sweep) || field_of(&st, i) == field_of(real, i))
 			continue;
 		snprintf(why, size, "wq_stat.%s: module %lld, model %lld", fields[i].name,
 			 (long long)field_of(real, i), (long long)field_of(&st, i));

@@ -513,7 +513,7 @@ static bool settles(struct rig *rig, const struct ws_step *s)
 	if (!waits && !rig->run.m.shut)
 		return true;
 	/*
-	 * the comparison skips statistics that the thread updates later, see LAZY() in
+	 * the comparison skips statistics that the thread updates later, see is_modelled() in
 	 * wq_steps.c
 	 */
 	rig->run.m.sweep = !waits;

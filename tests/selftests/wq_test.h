@@ -565,22 +565,16 @@ static inline bool conserved(const struct wq_stat *st)
 	       within("expired", 0, st->given_back, st->expired);
 }
 
-#define FIELD(f) { #f, offsetof(struct wq_stat, f), sizeof(((struct wq_stat *)0)->f) }
+#define FIELD(f) { #f, offsetof(struct wq_stat, f), sizeof(((struct wq_stat *)0)->f) },
 static const struct stat_field {
 	const char *name;
 	size_t off, size;
 } stat_fields[] = {
-	FIELD(size), FIELD(flags), FIELD(name), FIELD(uid), FIELD(gid), FIELD(mode),
-	FIELD(state), FIELD(ready), FIELD(processing), FIELD(held), FIELD(keys),
-	FIELD(max_keys), FIELD(adds), FIELD(coalesced), FIELD(gets),
-	FIELD(dones), FIELD(given_back), FIELD(canceled), FIELD(merged), FIELD(delayed),
-	FIELD(retries), FIELD(dropped), FIELD(failed), FIELD(retained),
-	FIELD(memory), FIELD(depth), FIELD(consumers), FIELD(waits), FIELD(works),
-	FIELD(lease), FIELD(expired), FIELD(given_back_failed), FIELD(slack),
-	FIELD(gets_resume), FIELD(adds_resume), FIELD(failures), FIELD(oldest),
-	FIELD(parked), FIELD(max_parked),
-	FIELD(parked_total), FIELD(park_dropped), FIELD(kicked),
-	FIELD(disabled), FIELD(flushes), FIELD(blocked), FIELD(ready_groups),
+	FIELD(size) FIELD(flags) FIELD(name) FIELD(uid) FIELD(gid) FIELD(mode) FIELD(state)
+#define VALUE(field, ...) FIELD(field)
+#define OTHER(field, ...) FIELD(field)
+#define FLAG(...)
+#include "../../module/state/stat_table.h"
 };
 #undef FIELD
 

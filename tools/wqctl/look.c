@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl ls, show and stat: list queues and keys, as text and as JSON.
+ * wqctl ls, show and groups: list queues, keys and groups, as text and as JSON.
  *
  * A key can have any bytes.  In text it is the last column, escaped as in a C string.
  *
@@ -84,16 +84,6 @@ const char *holder_text(const struct wq_view *v)
 	return text;
 }
 
-uint64_t hist_count(const struct wq_hist *h)
-{
-	uint64_t count = 0;
-	size_t i;
-
-	for (i = 0; i < NUM_COUNTS(h); i++)
-		count += h->counts[i];
-	return count;
-}
-
 /* As JSON */
 
 static json_t *states_json(unsigned int state)
@@ -171,7 +161,7 @@ static const char *group_text(uint32_t gid)
 	return gr ? gr->gr_name : text;
 }
 
-static const char *mode_text(uint32_t mode)
+const char *mode_text(uint32_t mode)
 {
 	static char text[8];
 
@@ -603,193 +593,4 @@ int cmd_groups(const struct args *a)
 		print_array_end(!gs.count);
 	groups_free(&gs);
 	return ok ? DONE : FAILED;
-}
-
-/* Statistics */
-
-static json_t *hist_json(const struct wq_hist *h)
-{
-	uint64_t count = hist_count(h), bound = 10;
-	json_t *json = json_object(), *buckets = json_array(), *bucket;
-	size_t i;
-
-	set_number(json, "count", count);
-	set_number(json, "sum_ns", h->sum);
-	set_number_if(json, "mean_ns", count, count ? h->sum / count : 0);
-	for (i = 0; i < NUM_COUNTS(h); i++, bound *= 10) {
-		bucket = json_object();
-		set_number_if(bucket, "up_to_ns", i + 1 < NUM_COUNTS(h), bound);
-		set_number(bucket, "count", h->counts[i]);
-		json_array_append_new(buckets, bucket);
-	}
-	json_object_set_new(json, "buckets", buckets);
-	return json;
-}
-
-/* The levels that have ready keys, the highest first. */
-static json_t *levels_json(const uint32_t *level_ready)
-{
-	json_t *list = json_array(), *level;
-	int i;
-
-	for (i = WQ_LEVELS - 1; i >= 0; i--) {
-		if (!level_ready[i] || level_ready[i] == WQ_LEVEL_UNUSED)
-			continue;
-		level = json_object();
-		json_object_set_new(level, "priority", json_integer(WQ_MIN_PRIORITY + i));
-		set_number(level, "ready", level_ready[i]);
-		json_array_append_new(list, level);
-	}
-	return list;
-}
-
-static json_t *stat_json(const struct wq_stat *st, const uint32_t *level_ready,
-			 const struct wq_attrs *cfg, const struct wq_limiter_spec *specs)
-{
-	bool has_times = st->name[0];
-	json_t *json = json_object();
-
-	json_object_set_new(json, "name", json_string(st->name));
-	set_number(json, "uid", st->uid);
-	set_number(json, "gid", st->gid);
-	json_object_set_new(json, "mode", json_string(mode_text(st->mode)));
-	json_object_set_new(json, "shutdown", json_boolean(st->state & WQ_STATE_SHUTDOWN));
-	json_object_set_new(json, "draining", json_boolean(st->state & WQ_STATE_DRAINING));
-	json_object_set_new(json, "map", json_boolean(!(st->state & WQ_STATE_NO_MAP)));
-	json_object_set_new(json, "gets_paused", json_boolean(st->state & WQ_STATE_GETS_PAUSED));
-	set_number_if(json, "gets_resume_ns", st->gets_resume >= 0, st->gets_resume);
-	json_object_set_new(json, "adds_paused", json_boolean(st->state & WQ_STATE_ADDS_PAUSED));
-	set_number_if(json, "adds_resume_ns", st->adds_resume >= 0, st->adds_resume);
-	json_object_set_new(json, "rescan", json_boolean(st->state & WQ_STATE_RESCAN));
-	set_number(json, "depth", st->depth);
-	set_number(json, "ready", st->ready);
-	set_number(json, "blocked", st->blocked);
-	set_number_if(json, "ready_groups", has_groups(cfg), st->ready_groups);
-	json_object_set_new(json, "ready_by_level", cfg->order == WQ_ORDER_PRIORITY ?
-			    levels_json(level_ready) : json_null());
-	set_number_if(json, "oldest_ns", st->oldest >= 0, st->oldest);
-	set_number(json, "processing", st->processing);
-	set_number(json, "held", st->held);
-	set_number(json, "delayed", st->delayed);
-	set_number_if(json, "next_due_ns", st->delayed, st->next_due);
-	set_number(json, "failed", st->failed);
-	set_number(json, "retained", st->retained);
-	set_number(json, "parked", st->parked);
-	set_number(json, "max_parked", st->max_parked);
-	set_number(json, "disabled", st->disabled);
-	set_number(json, "flushes", st->flushes);
-	set_number(json, "keys", st->keys);
-	attr_json(json, cfg, specs);
-	set_number(json, "memory", st->memory);
-	set_number(json, "consumers", st->consumers);
-	set_number(json, "adds", st->adds);
-	set_number(json, "coalesced", st->coalesced);
-	set_number(json, "gets", st->gets);
-	set_number(json, "dones", st->dones);
-	set_number(json, "given_back", st->given_back);
-	set_number(json, "given_back_failed", st->given_back_failed);
-	set_number(json, "expired", st->expired);
-	set_number(json, "canceled", st->canceled);
-	set_number(json, "merged", st->merged);
-	set_number(json, "retries", st->retries);
-	set_number(json, "failures", st->failures);
-	set_number(json, "dropped", st->dropped);
-	set_number(json, "parked_total", st->parked_total);
-	set_number(json, "park_dropped", st->park_dropped);
-	set_number(json, "kicked", st->kicked);
-	set_number_if(json, "unfinished_ns", has_times, st->unfinished);
-	set_number_if(json, "longest_ns", has_times, st->longest);
-	json_object_set_new(json, "queue_duration", has_times ? hist_json(&st->waits) : json_null());
-	json_object_set_new(json, "work_duration", has_times ? hist_json(&st->works) : json_null());
-	return json;
-}
-
-/* The elements of ready_by_level, such as 5:2. */
-static void print_levels(const char *name, const json_t *levels)
-{
-	const json_t *level;
-	size_t i;
-
-	printf("%-22s", name);
-	json_array_foreach(levels, i, level)
-		printf(" %" JSON_INTEGER_FORMAT ":%" JSON_INTEGER_FORMAT,
-		       json_integer_value(json_object_get(level, "priority")),
-		       json_integer_value(json_object_get(level, "ready")));
-	puts(i ? "" : " -");
-}
-
-static void print_value(const char *name, const json_t *value)
-{
-	char part[64];
-
-	if (json_is_object(value)) {
-		snprintf(part, sizeof(part), "%s_count", name);
-		print_value(part, json_object_get(value, "count"));
-		snprintf(part, sizeof(part), "%s_mean_ns", name);
-		print_value(part, json_object_get(value, "mean_ns"));
-	} else if (json_is_array(value)) {
-		print_levels(name, value);
-	} else if (json_is_string(value)) {
-		printf("%-22s %s\n", name, json_string_value(value));
-	} else if (json_is_boolean(value)) {
-		printf("%-22s %s\n", name, json_is_true(value) ? "yes" : "no");
-	} else if (json_is_null(value)) {
-		printf("%-22s -\n", name);
-	} else {
-		printf("%-22s %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(value));
-	}
-}
-
-int cmd_stat(const struct args *a)
-{
-	int q = queue_open(a, OPEN_EITHER);
-	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
-	uint32_t level_ready[WQ_LEVELS];
-	struct wq_attrs cfg;
-	json_t *json, *value;
-	struct wq_stat st;
-	const char *name;
-
-	if (wq_stat_levels(q, &st, level_ready) || wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
-		return complain(a, "can't read the statistics of the queue '%s'", queue_text(a));
-	if (a->fd < 0)
-		uncount_own_file(&st);
-	json = stat_json(&st, level_ready, &cfg, specs);
-	if (a->json)
-		return print_object(json);
-	json_object_foreach(json, name, value)
-		print_value(name, value);
-	json_decref(json);
-	return DONE;
-}
-
-int cmd_info(const struct args *a)
-{
-	struct wq_info info;
-	json_t *json, *value;
-	const char *name;
-
-	if (wq_info(&info))
-		return complain(a, "can't read the limits of wq");
-	json = json_object();
-	set_number(json, "version", info.version);
-	set_number(json, "max_key", info.max_key);
-	set_number(json, "max_array", info.max_array);
-	set_number(json, "max_keys", info.max_keys);
-	set_number(json, "user_queues", info.user_queues);
-	set_number(json, "charged_queues", info.charged_queues);
-	set_number(json, "user_keys", info.user_keys);
-	set_number(json, "charged_keys", info.charged_keys);
-	set_number(json, "user_waits", info.user_waits);
-	set_number(json, "charged_waits", info.charged_waits);
-	set_number(json, "user_bytes", info.user_bytes);
-	set_number(json, "charged_bytes", info.charged_bytes);
-	set_number(json, "user_sources", info.user_sources);
-	set_number(json, "charged_sources", info.charged_sources);
-	if (a->json)
-		return print_object(json);
-	json_object_foreach(json, name, value)
-		print_value(name, value);
-	json_decref(json);
-	return DONE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* wqctl: reading and formatting queues and keys, for ls, show, stat, metrics and top. */
+/* wqctl: reading and formatting queues and keys, for ls, show, groups, why and top. */
 #ifndef LOOK_H
 #define LOOK_H
 
@@ -11,6 +11,9 @@
 const char *age_text(const struct wq_view *v);
 const char *due_text(const struct wq_view *v);
 const char *holder_text(const struct wq_view *v);
+
+/* Permission bits in octal. */
+const char *mode_text(uint32_t mode);
 
 /* wq_stat.state and wq_queue.state */
 #define PAUSED	(WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED)
@@ -59,7 +62,5 @@ uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg);
 /* The groups with the most ready keys first. */
 void groups_sort(struct groups *gs);
 void groups_free(struct groups *gs);
-
-uint64_t hist_count(const struct wq_hist *h);
 
 #endif /* LOOK_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl metrics: the statistics of queues in Prometheus' text format.
+ * wqctl metrics: the statistics of queues in Prometheus' text format, from the table of statistics.
  *
  * Metrics that client-go's workqueue has, too, have its names, types and meanings, so
  * that dashboards and alerts for it can be used.  The others start with wq_.  Times are
@@ -18,154 +18,35 @@
 
 #include "attr.h"
 #include "look.h"
-
-/**
- * struct family - a metric
- * @name: its name
- * @kind: its type.  SECONDS is a gauge that is read in ns, where -1 means 0.  LEVELS is a gauge
- *	for each level
- * @help: its description
- * @offset: offset of its field in struct wq_stat
- * @size: size of that field
- * @bit: the bit of the field that is the value, 0 or 1; 0: the whole field
- */
-static const struct family {
-	const char *name;
-	enum { GAUGE, COUNTER, SECONDS, HISTOGRAM, LEVELS } kind;
-	const char *help;
-	size_t offset;
-	size_t size;
-	uint32_t bit;
-} families[] = {
-#define FAMILY(family, what, field, text) {					\
-	.name = family, .kind = what, .help = text,			\
-	.offset = offsetof(struct wq_stat, field),			\
-	.size = sizeof(((struct wq_stat *)0)->field),			\
-}
-#define STATE(family, mask, text) {						\
-	.name = family, .kind = GAUGE, .help = text, .bit = mask,		\
-	.offset = offsetof(struct wq_stat, state), .size = sizeof(uint32_t),	\
-}
-	FAMILY("workqueue_depth", GAUGE, depth,
-	       "Keys that need a run: ready, or added again while they are processed."),
-	FAMILY("workqueue_adds_total", COUNTER, adds,
-	       "Adds of a key that needed no run before."),
-	FAMILY("workqueue_queue_duration_seconds", HISTOGRAM, waits,
-	       "Time from ready to get."),
-	FAMILY("workqueue_work_duration_seconds", HISTOGRAM, works,
-	       "Time from get to done."),
-	FAMILY("workqueue_unfinished_work_seconds", SECONDS, unfinished,
-	       "Sum of the times that keys have been processing so far; a steady rise of n per second indicates n stuck consumers."),
-	FAMILY("workqueue_longest_running_processor_seconds", SECONDS, longest,
-	       "Time of the key that has been processing for the longest time."),
-	FAMILY("workqueue_retries_total", COUNTER, retries,
-	       "Adds after a delay or rate limited, retries by done, and given back runs that failed."),
-	FAMILY("wq_failures_total", COUNTER, failures,
-	       "Retries that counted as a failure; the others in workqueue_retries_total are delays."),
-	FAMILY("wq_oldest_ready_seconds", SECONDS, oldest,
-	       "Time since the first ready key became dirty; 0: no key is ready. It rises while no consumer gets keys."),
-	FAMILY("wq_blocked_keys", GAUGE, blocked,
-	       "Ready keys beyond the limit of their group, which wait until another run of the group ends."),
-	FAMILY("wq_ready_groups", GAUGE, ready_groups,
-	       "Groups with ready keys."),
-	FAMILY("wq_level_ready_keys", LEVELS, level_ready,
-	       "Ready keys of a level, for each level that has had one; only of queues with levels."),
-	FAMILY("wq_processing", GAUGE, processing,
-	       "Keys that a consumer holds."),
-	FAMILY("wq_delayed", GAUGE, delayed,
-	       "Keys with a pending delay."),
-	FAMILY("wq_coalesced_total", COUNTER, coalesced,
-	       "Adds of a key that already needed a run."),
-	FAMILY("wq_given_back_total", COUNTER, given_back,
-	       "Runs that ended without a done: the consumer ended, or the lease expired."),
-	FAMILY("wq_given_back_failed_total", COUNTER, given_back_failed,
-	       "Given back runs that counted as a failure: the key's run before was given back too."),
-	FAMILY("wq_expired_total", COUNTER, expired,
-	       "Runs whose lease expired."),
-	FAMILY("wq_canceled_total", COUNTER, canceled,
-	       "Runs that were canceled before they started."),
-	FAMILY("wq_dropped_total", COUNTER, dropped,
-	       "Delayed keys and retries that a shut down dropped, and retries of disabled keys."),
-	FAMILY("wq_failed_keys", GAUGE, failed,
-	       "Keys with failures that were not forgotten."),
-	FAMILY("wq_retained_keys", GAUGE, retained,
-	       "Idle keys that the queue retains because their failures are counted."),
-	FAMILY("wq_parked_keys", GAUGE, parked,
-	       "Keys that were given up, and wait for a kick or an add."),
-	FAMILY("wq_parked_total", COUNTER, parked_total,
-	       "Keys that were given up after too many failures, or at once."),
-	FAMILY("wq_park_dropped_total", COUNTER, park_dropped,
-	       "Parked keys that were dropped, because a quarter of max_keys was parked."),
-	FAMILY("wq_kicked_total", COUNTER, kicked,
-	       "Keys that a kick made ready, or kept from being parked."),
-	FAMILY("wq_disabled_keys", GAUGE, disabled,
-	       "Keys that are disabled, so that their adds fail."),
-	FAMILY("wq_flushes", GAUGE, flushes,
-	       "Waits for the runs of keys."),
-	FAMILY("wq_keys", GAUGE, keys,
-	       "Keys in the queue, in any state."),
-	FAMILY("wq_max_keys", GAUGE, max_keys,
-	       "Keys that the queue can hold."),
-	FAMILY("wq_lease_seconds", SECONDS, lease,
-	       "Time that a consumer can hold a key without a touch; 0: no limit."),
-	FAMILY("wq_slack_seconds", SECONDS, slack,
-	       "Time by which a delay or a lease can end late."),
-	FAMILY("wq_memory_bytes", GAUGE, memory,
-	       "Memory of the queue, its keys, table and heap."),
-	FAMILY("wq_consumers", GAUGE, consumers,
-	       "Open files that are bound to the queue."),
-	STATE("wq_shutdown", WQ_STATE_SHUTDOWN,
-	      "1: the queue is shut down; 0: it is not."),
-	STATE("wq_draining", WQ_STATE_DRAINING,
-	      "1: a drain waits until no key is ready or processing; 0: none does."),
-	STATE("wq_gets_paused", WQ_STATE_GETS_PAUSED,
-	      "1: gets are paused, and consumers wait; 0: they are not."),
-	STATE("wq_adds_paused", WQ_STATE_ADDS_PAUSED,
-	      "1: adds are paused, and fail; 0: they are not."),
-	STATE("wq_rescan", WQ_STATE_RESCAN,
-	      "1: a source has a rescan key that the queue has not accepted yet; 0: none has."),
-#undef STATE
-#undef FAMILY
-};
-
-static uint64_t field_value(const struct family *f, const struct wq_stat *st)
-{
-	const void *at = (const char *)st + f->offset;
-
-	if (f->bit)
-		return (*(const uint32_t *)at & f->bit) != 0;
-	return f->size == sizeof(uint32_t) ? *(const uint32_t *)at : *(const uint64_t *)at;
-}
+#include "stat.h"
 
 static void print_seconds(FILE *out, uint64_t ns)
 {
 	const uint64_t sec = NSEC_PER_SEC;
 
-	if (ns == UINT64_MAX)
-		ns = 0;
 	fprintf(out, "%" PRIu64 ".%09" PRIu64 "\n", ns / sec, ns % sec);
 }
 
-static void print_hist(FILE *out, const struct family *f, const struct wq_stat *st)
+static void print_hist(FILE *out, const struct stat_row *row, const struct wq_stat *st)
 {
 	/* The spelling of Prometheus' own library, to which the node exporter converts them. */
 	static const char * const bounds[] = {
 		"1e-08", "1e-07", "1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1", "10",
 		"+Inf",
 	};
-	const struct wq_hist *h = (const void *)((const char *)st + f->offset);
+	const struct wq_hist *h = stat_hist(row, st);
 	uint64_t count = 0;
 	size_t i;
 
 	_Static_assert(sizeof(bounds) / sizeof(*bounds) == WQ_HIST_COUNTS, "a bound for each");
 	for (i = 0; i < NUM_COUNTS(h); i++) {
 		count += h->counts[i];
-		fprintf(out, "%s_bucket{name=\"%s\",le=\"%s\"} %" PRIu64 "\n", f->name, st->name,
+		fprintf(out, "%s_bucket{name=\"%s\",le=\"%s\"} %" PRIu64 "\n", row->metric, st->name,
 			bounds[i], count);
 	}
-	fprintf(out, "%s_sum{name=\"%s\"} ", f->name, st->name);
+	fprintf(out, "%s_sum{name=\"%s\"} ", row->metric, st->name);
 	print_seconds(out, h->sum);
-	fprintf(out, "%s_count{name=\"%s\"} %" PRIu64 "\n", f->name, st->name, count);
+	fprintf(out, "%s_count{name=\"%s\"} %" PRIu64 "\n", row->metric, st->name, count);
 }
 
 /**
@@ -183,41 +64,44 @@ struct stats {
 };
 
 /* A level that no key has had yet has no sample, and one that had keys keeps its sample. */
-static void print_levels(FILE *out, const struct family *f, const char *name,
+static void print_levels(FILE *out, const struct stat_row *row, const char *name,
 			 const uint32_t *level_ready)
 {
 	int i;
 
 	for (i = 0; i < WQ_LEVELS; i++)
 		if (level_ready[i] != WQ_LEVEL_UNUSED)
-			fprintf(out, "%s{name=\"%s\",priority=\"%d\"} %u\n", f->name, name,
+			fprintf(out, "%s{name=\"%s\",priority=\"%d\"} %u\n", row->metric, name,
 				WQ_MIN_PRIORITY + i, level_ready[i]);
 }
 
-static void print_family(FILE *out, const struct family *f, const struct stats *stats)
+static void print_family(FILE *out, const struct stat_row *row, const struct stats *stats)
 {
 	static const char * const types[] = {
-		[GAUGE] = "gauge", [COUNTER] = "counter", [SECONDS] = "gauge",
-		[HISTOGRAM] = "histogram", [LEVELS] = "gauge",
+		[COUNTER] = "counter", [GAUGE] = "gauge", [GROUPS] = "gauge", [TIME] = "gauge",
+		[SPAN] = "gauge", [HIST] = "histogram", [LEVELS] = "gauge",
 	};
 	const struct wq_stat *st = stats->list;
+	uint64_t value;
 	size_t i;
 
-	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, types[f->kind]);
+	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", row->metric, row->help, row->metric, types[row->kind]);
 	for (i = 0; i < stats->count; i++) {
-		if (f->kind == HISTOGRAM) {
-			print_hist(out, f, &st[i]);
+		if (row->kind == HIST) {
+			print_hist(out, row, &st[i]);
 			continue;
 		}
-		if (f->kind == LEVELS) {
-			print_levels(out, f, st[i].name, stats->levels[i]);
+		if (row->kind == LEVELS) {
+			print_levels(out, row, st[i].name, stats->levels[i]);
 			continue;
 		}
-		fprintf(out, "%s{name=\"%s\"} ", f->name, st[i].name);
-		if (f->kind == SECONDS)
-			print_seconds(out, field_value(f, &st[i]));
+		value = stat_value(row, &st[i]);
+		fprintf(out, "%s{name=\"%s\"} ", row->metric, st[i].name);
+		/* A time that there is none of is shown as 0. */
+		if (row->kind == TIME || row->kind == SPAN)
+			print_seconds(out, row->kind == TIME && (int64_t)value < 0 ? 0 : value);
 		else
-			fprintf(out, "%" PRIu64 "\n", field_value(f, &st[i]));
+			fprintf(out, "%" PRIu64 "\n", value);
 	}
 }
 
@@ -236,8 +120,9 @@ static void print_all(FILE *out, const struct stats *stats)
 {
 	size_t i;
 
-	for (i = 0; stats->count && i < sizeof(families) / sizeof(*families); i++)
-		print_family(out, &families[i], stats);
+	for (i = 0; stats->count && i < num_stat_rows; i++)
+		if (stat_rows[i].metric)
+			print_family(out, &stat_rows[i], stats);
 	if (stats->count)
 		print_info(out, stats);
 }

@@ -3,7 +3,6 @@
 package wq
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -301,29 +300,6 @@ type Hist struct {
 	Counts [cHistCounts]uint64
 }
 
-// Stat are the statistics of a queue, all from one moment. wq(4) describes each of them.
-type Stat struct {
-	Name                             string
-	ShutDown, Draining, Removed      bool
-	Rescan                           bool // a source has a key that found no room
-	GetsPaused, AddsPaused           bool
-	Ready, Processing, Held, Delayed int
-	Depth, Keys, MaxKeys             int
-	Failed, Retained, Parked         int
-	Disabled, Blocked, Consumers     int
-	ReadyGroups, Flushes             int
-	Adds, Coalesced, Gets, Dones     uint64
-	GivenBack, Expired, Canceled     uint64
-	GivenBackFailed                  uint64
-	Retries, Failures, Dropped       uint64
-	ParkedTotal, ParkDropped, Kicked uint64
-	Memory                           uint64
-	Unfinished, Longest              time.Duration
-	Lease, Slack                     time.Duration
-	Oldest, NextDue                  time.Duration // -1: there is none
-	Waits, Works                     Hist
-}
-
 // Stat returns the statistics of the queue.
 func (q *Queue) Stat() (Stat, error) {
 	r := newRequest()
@@ -332,32 +308,7 @@ func (q *Queue) Stat() (Stat, error) {
 	if err := q.do(r); err != nil {
 		return Stat{}, q.fail("stat", "", err)
 	}
-	s := &r.stat
-	name, _, _ := bytes.Cut(s.name[:], []byte{0})
-	has := func(bit uint32) bool { return s.state&bit != 0 }
-	return Stat{
-		Name:     string(name),
-		ShutDown: has(cStateShutdown), Draining: has(cStateDraining),
-		Removed: has(cStateRemoved), Rescan: has(cStateRescan),
-		GetsPaused: has(cStateGetsPaused), AddsPaused: has(cStateAddsPaused),
-		Ready: int(s.ready), Processing: int(s.processing), Held: int(s.held),
-		Delayed: int(s.delayed), Depth: int(s.depth), Keys: int(s.keys),
-		MaxKeys: int(s.maxKeys), Failed: int(s.failed), Retained: int(s.retained),
-		Parked: int(s.parked), Disabled: int(s.disabled), Blocked: int(s.blocked),
-		Consumers: int(s.consumers), ReadyGroups: int(s.readyGroups),
-		Flushes: int(s.flushes), GivenBackFailed: s.givenBackFailed,
-		Slack: time.Duration(s.slack),
-		Adds:  s.adds, Coalesced: s.coalesced, Gets: s.gets, Dones: s.dones,
-		GivenBack: s.givenBack, Expired: s.expired, Canceled: s.canceled,
-		Retries: s.retries, Failures: s.failures, Dropped: s.dropped,
-		ParkedTotal: s.parkedTotal, ParkDropped: s.parkDropped, Kicked: s.kicked,
-		Memory:     s.memory,
-		Unfinished: time.Duration(s.unfinished), Longest: time.Duration(s.longest),
-		Lease: time.Duration(s.lease), Oldest: time.Duration(s.oldest),
-		NextDue: time.Duration(s.nextDue),
-		Waits:   Hist{time.Duration(s.waits.sum), s.waits.counts},
-		Works:   Hist{time.Duration(s.works.sum), s.works.counts},
-	}, nil
+	return r.stat.public(), nil
 }
 
 // short returns the first figures of the statistics, by a shorter call.

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sample of a worker that retries: "mail.py alice bob" adds names, "mail.py" delivers to each."""
+"""Sample of a worker that retries: "mail.py alice bob" adds names, "mail.py" delivers to each.
+
+Ctrl-C ends the worker.
+"""
+import contextlib
 import sys
 
 import wq
@@ -13,7 +17,8 @@ def deliver(name: str) -> None:
     print(f"deliver to {name}", flush=True)
 
 
-with wq.open("mail", create=True, max_retries=3, limiter=wq.exponential(0.01, 60)) as queue:
+with (contextlib.suppress(KeyboardInterrupt),
+      wq.open("mail", create=True, max_retries=3, limiter=wq.exponential(0.01, 60)) as queue):
     if sys.argv[1:]:
         print(f"{queue.add_many(sys.argv[1:])} added")
         sys.exit()

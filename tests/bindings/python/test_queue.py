@@ -7,6 +7,7 @@ Prints TAP. WORD: a part of the names of tests.
 """
 import asyncio
 import contextlib
+import copy
 import dataclasses
 import doctest
 import errno
@@ -14,6 +15,7 @@ import functools
 import gc
 import os
 import pathlib
+import pickle
 import select
 import signal
 import subprocess
@@ -40,7 +42,7 @@ import wq._queue  # noqa: E402
 
 LONG = 60.0             # seconds until a wait that must end is given up
 FAST = wq.exponential(0.001, 0.001)
-SOURCES = pathlib.Path(os.environ.get("SOURCES", TOP / "build/stock/sources"))
+SOURCES = pathlib.Path(os.environ.get("SOURCES", TOP / "build/stock/module/events"))
 
 
 @contextlib.contextmanager
@@ -169,7 +171,16 @@ class Keys(Case):
                     call(key)  # type: ignore[operator]
         with self.assertRaisesRegex(ValueError, "empty"):
             self.q.add_many(["a", ""])
+        for one in "abc", b"abc", pathlib.Path("/a"):
+            with self.subTest(one=one), self.assertRaisesRegex(TypeError, "add.. takes one"):
+                self.q.add_many(one)  # type: ignore[arg-type]
         self.assertEqual(0, self.q.stat().keys)
+
+    def test_unknown_access_raises(self) -> None:
+        with self.assertRaisesRegex(ValueError, "access is 'r[+]', and must be 'r', 'w' or 'rw'"):
+            wq.open(access="r+")  # type: ignore[arg-type]
+        with self.assertRaisesRegex(ValueError, "access is ''"):
+            self.q.open_same("")  # type: ignore[arg-type]
 
 
 class Adds(Case):
@@ -234,7 +245,7 @@ class Adds(Case):
                 with self.assertRaisesRegex(ValueError, "-128 to 127"):
                     q.add("x", priority=level)
                 with self.assertRaisesRegex(ValueError, "-128 to 127"):
-                    q.add_many("x", priority=level)
+                    q.add_many(["x"], priority=level)
         with self.raises(OSError, errno.EINVAL, "Order.PRIORITY"):
             self.q.add("x", priority=1)
 
@@ -420,18 +431,30 @@ class Runs(Case):
             self.assertEqual(1, self.q.stat().held)
             item.touch()
 
-    def test_child_of_fork_can_end_a_run_that_it_enters(self) -> None:
+    def test_child_of_fork_cannot_enter_an_item(self) -> None:
         self.add("a")
         item = self.q.get()
         pid = os.fork()
         if not pid:
-            with item:
-                pass
-            os._exit(0)
-        os.waitpid(pid, 0)
+            try:
+                with item:
+                    pass
+            except RuntimeError as error:
+                os._exit(3 if "get keys in the child" in str(error) else 4)
+            os._exit(5)
+        self.assertEqual(3, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        item.done()
         self.assertEqual(1, self.q.stat().dones)
-        with self.raises(wq.Stale, errno.ESTALE):
-            item.touch()
+
+    def test_queue_and_item_are_not_copied(self) -> None:
+        copies: list[Callable[[object], object]] = [copy.copy, copy.deepcopy, pickle.dumps]
+        self.add("a")
+        with self.q.get() as item:
+            for thing in self.q, item, self.q.producer():
+                for call in copies:
+                    with self.subTest(thing=thing, call=call), self.assertRaisesRegex(
+                            TypeError, "cannot be copied or pickled: give another process"):
+                        call(thing)
 
     def test_lost_lease_raises_stale(self) -> None:
         with wq.open(lease=1) as q, q.open_same() as other:
@@ -537,7 +560,8 @@ class Gets(Case):
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         seen = []
         for item in self.q:
-            seen.append(item.text)
+            with item:
+                seen.append(item.text)
         self.assertEqual(["a"], seen)
         with self.raises(wq.ShutDown, errno.ESHUTDOWN):
             self.q.get()
@@ -581,62 +605,61 @@ class Gets(Case):
 
 
 class Loops(Case):
-    def test_step_ends_the_item_before_as_done(self) -> None:
+    def test_step_retries_an_item_that_the_body_did_not_end(self) -> None:
         self.add("a", "b")
         items = iter(self.q)
-        next(items)
-        self.assertEqual((1, 0), (self.q.stat().held, self.q.stat().dones))
-        next(items)
-        self.assertEqual((1, 1), (self.q.stat().held, self.q.stat().dones))
-        self.q.shut_down()
-        self.assertEqual([], list(items))
-        stat = self.q.stat()
-        self.assertEqual((0, 2, 0), (stat.held, stat.dones, stat.failures))
-
-    def test_step_needs_one_call_and_keeps_the_item_before(self) -> None:
-        self.add("a", "b")
-        with unittest.mock.patch.object(wq._lib.lib, "wq_done_get",
-                                        wraps=wq._lib.lib.wq_done_get) as calls:
-            items = iter(self.q)
-            first, second = next(items), next(items)
-            self.assertEqual(1, calls.call_count)
-        self.assertEqual((b"a", False, b"b", True),
-                         (first.key, first.held, second.key, second.held))
+        first = next(items)
+        with self.assertWarnsRegex(RuntimeWarning, "b'a', which is retried: write 'with item:'"):
+            second = next(items)
+        self.assertEqual((False, True), (first.held, second.held))
+        self.assertEqual((1, 1, 1), (self.q.stat().held, self.q.query("a").failures,
+                                     self.q.stat().retries))
         second.done()
+        with next(items) as again:
+            self.assertEqual((b"a", 1), (again.key, again.failures))
+        self.assertEqual(0, self.q.stat().keys)
 
-    def test_step_after_a_lost_lease_raises_and_takes_no_key(self) -> None:
-        with wq.open(lease=1) as q, q.open_same() as other:
+    def test_step_parks_with_the_reason(self) -> None:
+        with wq.open(max_retries=1, limiter=FAST) as q, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
             q.add("a")
             items = iter(q)
-            item = next(items)
-            with other.get(timeout=LONG):
-                q.add("b")
-                with self.raises(wq.Stale, errno.ESTALE, "'a'"):
-                    next(items)
-            self.assertFalse(item.held)
-            self.assertEqual((1, 0), (q.stat().ready, q.stat().held))
+            next(items), next(items)
+            q.add("b")
+            with next(items):
+                self.assertIn("did not end the run", q.query("a").reason)
 
-    def test_interrupted_step_has_ended_the_item_and_loses_no_key(self) -> None:
+    def test_list_of_a_queue_loses_no_key(self) -> None:
+        with self.named("python-list") as q:
+            q.add_many(["a", "b"])
+            q.shut_down()
+            with wq.open("python-list") as worker, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.assertEqual(["a", "b"], [item.text for item in list(worker)])
+            self.assertEqual((0, 2, 0), (q.stat().dones, q.stat().ready, q.stat().dropped))
+            for item in q:
+                with item:
+                    pass
+            self.assertEqual(2, q.stat().dones)
+
+    def test_interrupted_step_loses_no_key(self) -> None:
         self.add("a")
         items = iter(self.q)
-        item = next(items)
+        next(items).done()
         old = signal.signal(signal.SIGALRM, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGALRM, old)
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with self.assertRaises(KeyboardInterrupt):
             next(items)
-        self.assertFalse(item.held)
         self.assertEqual((1, 0, 0), (self.q.stat().dones, self.q.stat().held, self.q.stat().keys))
 
     def test_step_goes_on_after_a_signal_handler(self) -> None:
-        self.add("a")
         old = signal.signal(signal.SIGALRM, lambda *_: self.q.add("b"))
         self.addCleanup(signal.signal, signal.SIGALRM, old)
         items = iter(self.q)
-        next(items)
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with next(items) as item:
-            self.assertEqual((b"b", 1), (item.key, self.q.stat().dones))
+            self.assertEqual(b"b", item.key)
 
     def test_loop_that_an_exception_ends_retries_the_item(self) -> None:
         self.add("a")
@@ -674,8 +697,11 @@ class Loops(Case):
     def test_loop_ends_when_the_queue_is_shut_down_and_empty(self) -> None:
         self.add("a", "b")
         self.q.shut_down()
-        self.assertEqual(["a", "b"], [item.text for item in self.q])
-        self.assertEqual(2, self.q.stat().dones)
+        seen = []
+        for item in self.q:
+            with item:
+                seen.append(item.text)
+        self.assertEqual((["a", "b"], 2), (seen, self.q.stat().dones))
 
 
 class Batches(Case):
@@ -871,7 +897,8 @@ class Producers(Case):
 
             def work() -> None:
                 for item in worker:
-                    seen[int(item.text)] = wanted[int(item.text)]
+                    with item:
+                        seen[int(item.text)] = wanted[int(item.text)]
 
             inside: list[int] = []
             overlaps: list[int] = []
@@ -1298,8 +1325,6 @@ class Opens(Case):
             with self.raises(PermissionError, errno.EACCES):
                 writer.get(timeout=0)
             reader.get(timeout=0).done()
-        with self.assertRaises(KeyError):
-            wq.open(access="x")  # type: ignore[arg-type]
 
     def test_attributes_and_limiters_reach_the_kernel(self) -> None:
         wanted = (
@@ -1458,9 +1483,20 @@ class Asyncio(Case):
                 raise RuntimeError
         self.assertEqual((0, 1), (self.q.stat().held, self.q.stat().failures))
         async for item in self.q.aiter():
-            self.assertEqual(1, item.failures)
+            with item:
+                self.assertEqual(1, item.failures)
             self.q.shut_down()
-        self.assertEqual(2, self.q.stat().dones)
+        self.assertEqual(0, self.q.stat().keys)
+
+    @in_a_loop
+    async def test_step_retries_an_item_that_the_body_did_not_end(self) -> None:
+        self.q.add("a")
+        with self.assertWarnsRegex(RuntimeWarning, "b'a', which is retried"):
+            async for item in self.q.aiter():
+                if item.failures:
+                    item.done()
+                    self.q.shut_down()
+        self.assertEqual((1, 0), (self.q.stat().retries, self.q.stat().keys))
 
     def test_timeout_of_asyncio_ends_aget(self) -> None:
         async def all_of_it() -> None:
@@ -1535,19 +1571,6 @@ class Asyncio(Case):
             item.park("x")
             self.assertEqual(wq.End.GAVE_UP, await asyncio.wait_for(task, LONG))
             self.assertEqual(wq.End.NO_RUN, await other.aflush("b"))
-
-    @in_a_loop
-    async def test_loop_needs_one_call_for_a_step_that_finds_a_key(self) -> None:
-        self.q.add_many(["a", "b"])
-        seen = []
-        with unittest.mock.patch.object(wq._lib.lib, "wq_done_get",
-                                        wraps=wq._lib.lib.wq_done_get) as calls:
-            async for item in self.q.aiter():
-                seen.append(item.text)
-                if len(seen) == 2:
-                    self.q.shut_down()
-        self.assertEqual((["a", "b"], 2), (seen, calls.call_count))
-        self.assertEqual((2, 0), (self.q.stat().dones, self.q.stat().held))
 
     def test_10000_canceled_gets_leave_no_descriptor(self) -> None:
         async def all_of_it() -> int:

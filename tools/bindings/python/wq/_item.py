@@ -11,9 +11,10 @@ from typing import Protocol
 
 from . import _abi
 from ._abi import Result
-from ._lib import call, checked, key_text, lib, nanoseconds
+from ._lib import OneProcess, call, checked, key_text, lib, nanoseconds
 
 LEFT = "the loop was left during the run"
+NOT_ENDED = "the body of the loop did not end the run"
 
 
 class Consumer(Protocol):
@@ -32,7 +33,7 @@ def reason_of(error: BaseException) -> tuple[str, int]:
     return f"{name}: {text}" if text else name, code or 0
 
 
-class Item:
+class Item(OneProcess):
     """A key that this consumer holds, from the get to the end of its run.
 
     As a context manager, an item ends its run: as done if the body ends, and by retry() with the
@@ -195,17 +196,22 @@ class Item:
 
         A queue that is shut down would drop the key, so this consumer keeps it until close().
         """
+        if not self._is_shut_down():
+            self._end(_abi.WQ_OUTCOME_AFTER)
+
+    def _is_shut_down(self) -> bool:
         stat = _abi.wq_stat()
         checked(call(lib.wq_stat_sized, self._queue.fileno(), stat, ctypes.sizeof(stat), None))
-        if not stat.state & _abi.State.SHUTDOWN:
-            self._end(_abi.WQ_OUTCOME_AFTER)
+        return bool(stat.state & _abi.State.SHUTDOWN)
 
     def _to_end(self) -> bool:
         """Whether this object has to end the run. A child of fork() must not end its parent's."""
         return self.held and self._pid == os.getpid() and not self._queue.closed
 
     def __enter__(self) -> "Item":
-        self._pid = os.getpid()
+        if self._pid != os.getpid():
+            raise RuntimeError(f"the process {self._pid} got the key {self.text!r}, and a child of "
+                               "it cannot end the run: get keys in the child")
         return self
 
     def __exit__(self, cls: type[BaseException] | None, error: BaseException | None,
@@ -217,11 +223,12 @@ class Item:
         else:
             self._fail_with(error)
 
-    def _leave(self) -> None:
-        """End the run of an item whose loop was left."""
+    def _leave(self, reason: str) -> None:
+        """Retry an item that its loop left. As _give_back(), keep it if the queue is shut down."""
         if self._to_end():
             with contextlib.suppress(OSError):
-                self.retry(reason=LEFT)
+                if not self._is_shut_down():
+                    self.retry(reason=reason)
 
     def __del__(self) -> None:
         # Nobody can end the run any more.
@@ -233,19 +240,22 @@ class Item:
 
 
 class Loop:
-    """The steps of a loop over a queue: each ends the run of the item before.
+    """The steps of a loop over a queue. Each retries an item whose run the body did not end.
 
     This is no generator, because the end of a loop closes an asynchronous generator only later.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: Consumer) -> None:
+        self._queue = queue
         self._item: Item | None = None
 
-    def _step(self) -> Item | None:
-        """The item before, if it is held."""
+    def _step(self) -> None:
         item, self._item = self._item, None
-        return item if item is not None and item.held else None
+        if item is not None and item._to_end():
+            item._leave(NOT_ENDED)
+            warnings.warn(f"{NOT_ENDED} of {item.key!r}, which is retried: write 'with item:'",
+                          RuntimeWarning, stacklevel=3)
 
     def __del__(self) -> None:
         if self._item is not None:
-            self._item._leave()
+            self._item._leave(LEFT)

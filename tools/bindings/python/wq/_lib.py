@@ -122,6 +122,16 @@ def checked(result: int, what: str | None = None, texts: dict[int, str] = {}) ->
     return result
 
 
+class OneProcess:
+    """An object that is neither copied nor pickled, because its descriptor is that of one object."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise TypeError(f"{type(self).__name__} cannot be copied or pickled: give another process "
+                        "the queue's name or the key, and let it open the queue")
+
+
 def key_bytes(key: Key) -> bytes:
     """A key as bytes: text in UTF-8, a path as the file system has it."""
     if isinstance(key, str):

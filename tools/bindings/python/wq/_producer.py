@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from . import _abi, _batch
-from ._lib import Key, call, checked, in_range, key_bytes, key_text, lib
+from ._lib import Key, OneProcess, call, checked, in_range, key_bytes, key_text, lib
 
 
 class Opened(Protocol):
@@ -14,7 +14,7 @@ class Opened(Protocol):
     def fileno(self) -> int: ...
 
 
-class Producer:
+class Producer(OneProcess):
     """A producer that knows by the queue's map which of its keys still wait for their run.
 
     An add of such a key makes no system call, and all that the program stored before it is visible

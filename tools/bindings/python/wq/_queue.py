@@ -16,8 +16,8 @@ from ._abi import (AddFlag, Attributes, End, Info, KeyInfo, KeyState, LimiterSpe
                    QueueInfo, Source, SourceFlag, Stat)
 from ._batch import Batch, Records
 from ._item import Item, Loop
-from ._lib import (Key, ShutDown, UnknownKey, call, checked, error_of, figures, in_range, key_bytes,
-                   key_text, level, lib, name_bytes, nanoseconds, until, wait)
+from ._lib import (Key, OneProcess, ShutDown, UnknownKey, call, checked, error_of, figures,
+                   in_range, key_bytes, key_text, level, lib, name_bytes, nanoseconds, until, wait)
 from ._limiter import Limiter, specs_of
 from ._producer import Producer
 from ._source import Watched
@@ -86,12 +86,18 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         max_retries=in_range("max_retries", max_retries), num_limiters=len(limiter),
         limiters=ctypes.addressof(specs) if limiter else 0,
         flags=(_abi.WQ_OPEN_ACCEPT if accept else 0) | (_abi.WQ_OPEN_NO_MAP if no_map else 0))
-    flags = _ACCESS[access]
+    flags = _mode(access)
     if create or exclusive:
         flags |= os.O_CREAT | (os.O_EXCL if exclusive else 0)
     path = None if name is None else name_bytes(name)
     return Queue(checked(call(lib.wq_open_attr_sized, path, flags, permissions, attrs,
                               ctypes.sizeof(attrs)), _shown(name), _OPEN_TEXTS), name)
+
+
+def _mode(access: str) -> int:
+    if access not in _ACCESS:
+        raise ValueError(f"access is {access!r}, and must be 'r', 'w' or 'rw'")
+    return _ACCESS[access]
 
 
 def _shown(name: str | os.PathLike[str] | None) -> str:
@@ -129,7 +135,7 @@ def queues(path: str | os.PathLike[str] | None = None) -> list[QueueInfo]:
         free(found)
 
 
-class Queue:
+class Queue(OneProcess):
     """A queue, opened as one consumer.
 
     The consumer holds each key that it got until the key's run ends, and gives its keys back when
@@ -143,9 +149,9 @@ class Queue:
                 deliver(item.text)
 
     With the inner with, a run that raises is retried with the exception as its reason, as described
-    in Item. Without it, the next step of the loop ends the item's run as done. If an exception,
-    break or return ends the loop before, the run is retried, unless item.done() or another call
-    ended it: Python does not show the loop why it ends.
+    in Item. The loop itself never ends a run as done: an item that the body has not ended is retried
+    at the next step or at the end of the loop. So list(queue) loses no key. If the queue is shut
+    down, which would drop a retry, this consumer holds the key until it is closed.
 
     A key is str, bytes or a path, times are seconds, and a timeout is None to wait without a limit,
     or 0 not to wait. Signal handlers of Python run during a wait, which goes on unless the handler
@@ -220,7 +226,7 @@ class Queue:
 
     def open_same(self, access: Access = "rw") -> "Queue":
         """Open the queue, also a private one, as another consumer."""
-        fd = self._checked(call(lib.wq_open_same, self.fileno(), _ACCESS[access]))
+        fd = self._checked(call(lib.wq_open_same, self.fileno(), _mode(access)))
         return Queue(fd, self._name)
 
     def reopen(self, timeout: float | None = None) -> bool:
@@ -293,6 +299,8 @@ class Queue:
         Returns how many keys are newly dirty. Raises BatchError if keys failed. The others are
         added.
         """
+        if isinstance(keys, (str, bytes, os.PathLike)):
+            raise TypeError("add_many() takes several keys; add() takes one")
         fd = self.fileno()
         return _batch.add(lambda records: call(lib.wq_add_batch, fd, records),
                           map(key_bytes, keys), level(priority), *_delay(after, flags))
@@ -379,24 +387,6 @@ class Queue:
         item = Item(self)       # before the call, so that an interrupt loses no key
         self._checked(wait(lib.wq_get, self.fileno(), item._raw, until(timeout)))
         return item
-
-    def _next(self, item: Item, timeout: int) -> Item:
-        """Item.done() and get() in one call. If it raises, the item shows whether its run ended."""
-        following = Item(self)
-        before, after = item._raw, following._raw
-        try:
-            ctypes.pointer(after)[0] = before
-            result = wait(lib.wq_done_get, self.fileno(), after, 0, _abi.WQ_OUTCOME_FORGET, timeout)
-        finally:
-            # An interrupt that comes before drops the new item, which gives back what it holds.
-            if after.token == before.token:
-                following._held = False
-            else:
-                item._held = False
-        if after.token == before.token:
-            item._check(result)
-        self._checked(result)
-        return following
 
     def get_many(self, most: int = 0, timeout: float | None = None) -> Batch:
         """Get the next keys: wait for the first, and take the others that are ready.
@@ -681,18 +671,15 @@ class Queue:
 class Items(Loop):
     """The loop over a queue, see Queue."""
 
-    def __init__(self, queue: Queue) -> None:
-        super().__init__()
-        self._queue = queue
+    _queue: Queue
 
     def __iter__(self) -> "Items":
         return self
 
     def __next__(self) -> Item:
-        before = self._step()
+        self._step()
         try:
-            self._item = (self._queue._next(before, _abi.WQ_FOREVER) if before else
-                          self._queue.get())
+            self._item = self._queue.get()
         except ShutDown:
             raise StopIteration from None
         return self._item
@@ -701,19 +688,15 @@ class Items(Loop):
 class AsyncItems(Loop):
     """The loop over a queue for asyncio, see Queue.aiter()."""
 
-    def __init__(self, queue: Queue) -> None:
-        super().__init__()
-        self._queue = queue
+    _queue: Queue
 
     def __aiter__(self) -> "AsyncItems":
         return self
 
     async def __anext__(self) -> Item:
-        before = self._step()
+        self._step()
         try:
-            with contextlib.suppress(BlockingIOError):
-                self._item = self._queue._next(before, _abi.WQ_NOWAIT) if before else None
-            self._item = self._item or await self._queue.aget()
+            self._item = await self._queue.aget()
         except ShutDown:
             raise StopAsyncIteration from None
         return self._item

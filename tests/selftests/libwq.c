@@ -1092,6 +1092,18 @@ TEST_F(libwq, done_get_shows_by_the_token_whether_the_key_is_done)
 	ASSERT_EQ(0, item.token);
 }
 
+TEST_F(libwq, done_get_of_a_removed_queue_shows_that_the_key_is_done)
+{
+	struct wq_item item;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_unlink(self->name));
+	ASSERT_EQ(-EIDRM, ret_of(wq_done_get(self->q, &item, 0, 0, WQ_FOREVER)));
+	ASSERT_EQ(0, item.token);
+	ASSERT_EQ(-1, wq_query(self->q, "a", 1));
+}
+
 static void no_action(int sig)
 {
 	(void)sig;

@@ -607,17 +607,20 @@ int wq_done_failed(int q, const struct wq_item *item, unsigned int outcome, int 
 /*
  * Whether the get of a done with WQ_DONE_GET failed: all keys are done.  The get has
  * other errors than a call that the kernel refuses as a whole, which leaves the count of
- * keys as it is.  After an error of done, the count is 0.
+ * keys as it is.  After an error of done, the count is 0.  tests/abi/errors compares the list
+ * with that in the header.
  */
 static bool get_failed(const struct wq_done *arg, int err)
 {
 	switch (err) {
 	case EAGAIN:
 	case ETIMEDOUT:
+	case EIDRM:
 	case ESHUTDOWN:
-	case EINTR:
 	case EMSGSIZE:
 	case ENOMEM:
+	case EFAULT:
+	case EINTR:
 		return arg->keys.count;
 	default:
 		return false;

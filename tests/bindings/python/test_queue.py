@@ -1403,6 +1403,16 @@ class Opens(Case):
             with self.raises(OSError, errno.EIDRM, "unlinked"):
                 q.get(timeout=LONG)
 
+    def test_step_in_a_queue_that_was_unlinked_has_ended_the_item(self) -> None:
+        with wq.open("python-gone", create=True) as q:
+            q.add("a")
+            items = iter(q)
+            item = next(items)
+            q.unlink()
+            with self.raises(OSError, errno.EIDRM, "unlinked"):
+                next(items)
+            self.assertEqual((False, 1), (item.held, q.stat().dones))
+
 
 class Asyncio(Case):
     @in_a_loop

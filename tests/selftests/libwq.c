@@ -3,7 +3,9 @@
 #include <kselftest_harness.h>
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -1335,6 +1337,92 @@ TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
 	close(q);
 }
 
+TEST_F(libwq, restore_refuses_a_length_of_more_than_32_bits_and_unknown_fields)
+{
+	struct {
+		struct wq_key_info info;
+		uint64_t unknown;
+	} later = { .info = { .state = WQ_KEY_READY, .due = -1, .lease = -1 }, .unknown = 1 };
+
+	ASSERT_EQ(-EINVAL, ret_of(wq_restore(self->q, "a", 0, &later.info)));
+	ASSERT_EQ(-E2BIG, ret_of(wq_restore(self->q, "a", WQ_MAX_KEY + 1, &later.info)));
+	if (sizeof(size_t) > 4)
+		ASSERT_EQ(-E2BIG, ret_of(wq_restore(self->q, "alice", 5 + ((size_t)1 << 16 << 16),
+						    &later.info)));
+	ASSERT_EQ(-E2BIG, ret_of(wq_restore_sized(self->q, "alice", 5, &later.info, sizeof(later))));
+	ASSERT_EQ(-1, wq_query(self->q, "alice", 5));
+	later.unknown = 0;
+	ASSERT_EQ(0, wq_restore_sized(self->q, "alice", 5, &later.info, sizeof(later)));
+}
+
+TEST_F(libwq, wait_for_no_descriptor_fails_with_EBADF)
+{
+	ASSERT_EQ(-EBADF, ret_of(wq_wait(-1, SEC)));
+	ASSERT_EQ(-EBADF, ret_of(wq_wait(1000000, WQ_NOWAIT)));
+}
+
+/* Each thread adds, gets and ends its keys by the descriptor of all. */
+static void *threads_cycle(void *arg)
+{
+	struct wq_item item;
+	int q = *(int *)arg;
+	char key[16];
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(key, sizeof(key), "%d", i % 7);
+		if (wq_add(q, key, 1) < 0 || wq_get(q, &item, WQ_NOWAIT))
+			continue;
+		if (item.key[1] || item.len != 1 || wq_touch(q, &item) || wq_done(q, &item) < 0)
+			return arg;
+	}
+	return NULL;
+}
+
+TEST_F(libwq, threads_share_a_descriptor)
+{
+	pthread_t threads[4];
+	struct wq_stat st;
+	void *wrong;
+
+	for (int i = 0; i < 4; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, threads_cycle, &self->q));
+	for (int i = 0; i < 4; i++) {
+		ASSERT_EQ(0, pthread_join(threads[i], &wrong));
+		ASSERT_EQ(NULL, wrong);
+	}
+	ASSERT_EQ(0, wq_stat(self->q, &st));
+	ASSERT_EQ(0, st.processing);
+	ASSERT_EQ(st.gets, st.dones);
+}
+
+TEST_F(libwq, fork_leaves_one_consumer_and_each_process_its_batch)
+{
+	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_item item;
+	struct wq_view v;
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(1, wq_add(self->q, "a", 1));
+	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
+	pid = fork();
+	if (!pid) {
+		/* The child may end the run, as it is the same consumer. */
+		if (wq_done(self->q, &item) || wq_add_batch(self->q, &b) != 1)
+			_exit(1);
+		wq_batch_free(&b);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	ASSERT_EQ(-ESTALE, ret_of(wq_done(self->q, &item)));
+	ASSERT_EQ(1, wq_add_batch(self->q, &b));
+	ASSERT_EQ(true, wq_batch_next(&b, &v));
+	ASSERT_EQ(0, v.result);
+	wq_batch_free(&b);
+}
+
 TEST_F(libwq, reopen_keeps_a_queue_that_was_not_removed)
 {
 	ASSERT_EQ(1, wq_add(self->q, "alice", 5));
@@ -1419,6 +1507,44 @@ TEST_F(libwq, reopen_of_a_queue_of_another_user_fails_with_EACCES_at_the_timeout
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_EQ(0, status);
 	close(q);
+}
+
+TEST_F(libwq, reopen_by_a_mount_that_keeps_the_removed_queue_fails_with_EIDRM)
+{
+	char path[] = "/tmp/wq-reopen.XXXXXX", from[64];
+	int file = mkstemp(path), q;
+
+	ASSERT_LE(0, file);
+	snprintf(from, sizeof(from), WQ_DIRECTORY "/%s", self->name);
+	ASSERT_EQ(0, mount(from, path, NULL, MS_BIND, NULL));
+	ASSERT_EQ(0, wq_unlink(self->name));
+	ASSERT_EQ(-EIDRM, ret_of(wq_reopen(self->q, path, O_RDWR, 1)));
+	q = wq_open(self->name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(-EIDRM, ret_of(wq_reopen(self->q, path, O_RDWR, 1)));
+	ASSERT_EQ(0, umount(path));
+	ASSERT_EQ(0, mount(from, path, NULL, MS_BIND, NULL));
+	ASSERT_EQ(1, wq_reopen(self->q, path, O_RDWR, WQ_NOWAIT));
+	ASSERT_EQ(1, wq_add(self->q, "alice", 5));
+	ASSERT_EQ(0, umount(path));
+	unlink(path);
+	close(file);
+	close(q);
+}
+
+TEST_F(libwq, reopen_leaves_a_descriptor_that_is_not_a_queue)
+{
+	char text[4];
+	int ends[2];
+
+	ASSERT_EQ(0, pipe(ends));
+	ASSERT_EQ(-ENOTTY, ret_of(wq_reopen(ends[1], self->name, O_RDWR, WQ_NOWAIT)));
+	ASSERT_EQ(4, write(ends[1], "text", 4));
+	ASSERT_EQ(4, read(ends[0], text, 4));
+	close(ends[0]);
+	close(ends[1]);
+	ASSERT_EQ(-EBADF, ret_of(wq_reopen(ends[1], self->name, O_RDWR, WQ_NOWAIT)));
+	ASSERT_EQ(-1, fcntl(ends[1], F_GETFD));
 }
 
 TEST_F(libwq, reopen_takes_no_flags_of_a_new_queue)

@@ -52,6 +52,27 @@ static inline void copy_struct(void *to, size_t to_size, const void *from, size_
 	memset((char *)to + common, 0, to_size - common);
 }
 
+/* A field of an input that this library does not know must not be lost silently. */
+static inline int check_tail(const void *from, size_t size, size_t known)
+{
+	for (; size > known; size--) {
+		if (((const char *)from)[size - 1]) {
+			errno = E2BIG;
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* The length in the ABI has fewer bits, so a longer one must not be cut to a valid one. */
+static inline int check_key_len(size_t len)
+{
+	if (len && len <= WQ_MAX_KEY)
+		return 0;
+	errno = len ? E2BIG : EINVAL;
+	return -1;
+}
+
 /*
  * Waits.  A point in time is passed as a timeout of INT64_MIN and the time, so that the
  * small negative numbers that callers may use for WQ_FOREVER are centuries away.
@@ -107,10 +128,8 @@ static inline void key_copy(char *to, const char *key, size_t len)
 
 static inline int rec_fill(struct wq_rec *rec, const void *key, size_t len, uint64_t token)
 {
-	if (len == 0 || len > WQ_MAX_KEY) {
-		errno = len ? E2BIG : EINVAL;
+	if (check_key_len(len))
 		return -1;
-	}
 	memset(rec, 0, sizeof(*rec));
 	rec->len = len;
 	rec->token = token;

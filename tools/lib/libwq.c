@@ -17,6 +17,8 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -70,15 +72,8 @@ static int copy_name(char *to, const char *name)
 
 static int copy_attrs(struct wq_attrs *to, const struct wq_attrs *attrs, size_t size)
 {
-	size_t i;
-
-	/* An unknown attribute has to fail: the queue would not be what was asked for. */
-	for (i = sizeof(*to); i < size; i++) {
-		if (((const char *)attrs)[i]) {
-			errno = E2BIG;
-			return -1;
-		}
-	}
+	if (check_tail(attrs, size, sizeof(*to)))
+		return -1;
 	copy_struct(to, sizeof(*to), attrs, size);
 	if (to->flags & ~(WQ_OPEN_ACCEPT | WQ_OPEN_NO_MAP)) {
 		errno = EINVAL;
@@ -283,6 +278,33 @@ static int replace(int q, int fd)
 	return ret < 0 ? -1 : 0;
 }
 
+static bool is_removed(int q)
+{
+	struct wq_stat st;
+
+	return !wq_stat(q, &st) && st.state & WQ_STATE_REMOVED;
+}
+
+/* Whether @q is a descriptor that a wq_reopen() left behind. */
+static bool is_null(int q)
+{
+	struct stat st;
+
+	return !fstat(q, &st) && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
+}
+
+/* A queue that has its name.  A mount of a queue's file keeps the queue that was removed. */
+static int open_named(const char *name, int oflag)
+{
+	int fd = wq_open(name, oflag, 0, 0);
+
+	if (fd < 0 || !is_removed(fd))
+		return fd;
+	close(fd);
+	errno = EIDRM;
+	return -1;
+}
+
 int wq_reopen(int q, const char *name, int oflag, int64_t timeout)
 {
 	int64_t end = end_of(timeout), left;
@@ -294,16 +316,22 @@ int wq_reopen(int q, const char *name, int oflag, int64_t timeout)
 		errno = EINVAL;
 		return -1;
 	}
-	if (!wq_stat(q, &st) && !(st.state & WQ_STATE_REMOVED))
+	/* Another descriptor is not this function's to close. */
+	if (wq_stat(q, &st)) {
+		if (!is_null(q))
+			return -1;
+	} else if (!(st.state & WQ_STATE_REMOVED)) {
 		return 0;
-	if (replace(q, open("/dev/null", O_RDWR | O_CLOEXEC)))
+	} else if (replace(q, open("/dev/null", O_RDWR | O_CLOEXEC))) {
 		return -1;
-	while ((fd = wq_open(name, oflag, 0, 0)) < 0) {
-		if (errno != ENOENT && errno != ENODEV && errno != EACCES)
+	}
+	while ((fd = open_named(name, oflag)) < 0) {
+		if (errno != ENOENT && errno != ENODEV && errno != EACCES && errno != EIDRM)
 			return -1;
 		left = end - now();
 		if (left <= 0) {
-			errno = errno == EACCES ? EACCES : ETIMEDOUT;
+			if (errno != EACCES && errno != EIDRM)
+				errno = ETIMEDOUT;
 			return -1;
 		}
 		ts.tv_nsec = left < REOPEN_NS ? left : REOPEN_NS;
@@ -523,6 +551,7 @@ static void item_fill(struct wq_item *item, const struct wq_rec *rec)
 	item->failures = rec->failures;
 	item->given_back = rec->given_back;
 	item->priority = rec->priority;
+	memset(item->reserved, 0, sizeof(item->reserved));
 }
 
 int wq_get(int q, struct wq_item *item, int64_t timeout)
@@ -662,11 +691,9 @@ static int key_call(int q, uint32_t op, const void *key, size_t len, struct wq_k
 	arg->op = op;
 	arg->key = addr(key);
 	arg->key_len = len;
-	/* key_len has 32 bits, so a longer len must not be cut to a valid one.  0 means no key. */
-	if (!len || len > WQ_MAX_KEY) {
-		errno = len ? E2BIG : EINVAL;
+	/* 0 means no key. */
+	if (check_key_len(len))
 		return -1;
-	}
 	return ioctl(q, WQ_IOC_KEY, arg) < 0 ? -1 : 0;
 }
 
@@ -724,6 +751,8 @@ int wq_restore_sized(int q, const void *key, size_t len, const struct wq_key_inf
 		.size = sizeof(arg), .op = WQ_DO_RESTORE, .key = addr(key), .key_len = len,
 	};
 
+	if (check_key_len(len) || check_tail(info, size, sizeof(arg.info)))
+		return -1;
 	copy_struct(&arg.info, sizeof(arg.info), info, size);
 	return ioctl(q, WQ_IOC_KEY, &arg) < 0 ? -1 : 0;
 }
@@ -768,8 +797,14 @@ int wq_wait(int fd, int64_t timeout)
 	struct timespec ts = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
 	uint32_t end;
 	ssize_t n;
-	int ret = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+	int ret;
 
+	/* poll(2) ignores a negative number, and would wait. */
+	if (fd < 0) {
+		errno = EBADF;
+		return -1;
+	}
+	ret = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
 	if (!ret)
 		errno = left ? ETIMEDOUT : EAGAIN;
 	if (ret <= 0)

@@ -13,7 +13,7 @@
  *
  * A call that fails returns -1 and sets errno.  <linux/wq.h> describes the errors.
  * ENODEV is libwq's own: there is no /dev/wq, because the module is not loaded.  Only
- * calls on a struct wq_batch or a struct wq_producer allocate memory.  All calls are thread
+ * wq_queues() and calls on a struct wq_batch or a struct wq_producer allocate memory.  All calls are thread
  * safe, but two threads must not use one of these structs at once.
  *
  * Work through a queue:
@@ -87,6 +87,7 @@ int64_t wq_until(int64_t ns);
  * @given_back: how many runs of the key in a row, up to this one, were given back:
  *	their consumers ended or lost their leases.  At most WQ_MAX_GIVEN_BACK
  * @priority: the level of the run, see wq_add_priority(); 0 in a queue without levels
+ * @reserved: 0; the room of later fields, as the program has the memory of the struct
  */
 struct wq_item {
 	char key[WQ_MAX_KEY + 1];
@@ -95,6 +96,7 @@ struct wq_item {
 	uint32_t failures;
 	uint16_t given_back;
 	int16_t priority;
+	uint64_t reserved[4];
 };
 
 /**
@@ -171,7 +173,11 @@ int wq_unlink(const char *name);
  * last.  If users can create queues in the directory, the new queue can be that of any user.  So
  * compare its owner, wq_stat.uid, with that of the removed queue.
  *
- * Return: 1; 0: the queue of @q was not removed; -1 with ETIMEDOUT, EINTR or, at the timeout, EACCES.
+ * If the file of a queue is mounted, as in a container, the mount keeps the removed queue, and the
+ * call fails with EIDRM at the timeout.  Another mount of the new file is needed.
+ *
+ * Return: 1; 0: the queue of @q was not removed; -1 with ETIMEDOUT, EINTR or, at the timeout, EACCES or
+ * EIDRM.  It fails with EBADF, ENOTTY or ENOTCONN if @q is not a descriptor of a queue, and leaves it.
  */
 int wq_reopen(int q, const char *name, int oflag, int64_t timeout);
 
@@ -626,6 +632,7 @@ struct wq_batch {
 	bool got;		/* records can have tokens, failures and given_back */
 	void *recs;
 	int32_t *results;
+	uint64_t reserved[4];	/* 0; the room of later fields */
 };
 
 /**
@@ -779,6 +786,7 @@ struct wq_producer {
 	uint32_t shift;			/* from a hash to its first slot */
 	uint32_t turn;			/* the next slot to replace */
 	int q;
+	uint64_t reserved[4];		/* 0; the room of later fields */
 };
 
 /**

@@ -223,6 +223,7 @@ class wq_item(Structure):
         ("failures", c_uint32),
         ("given_back", c_uint16),
         ("priority", c_int16),
+        ("reserved", c_uint64 * 4),
     ]
     key: bytes
     len: int
@@ -230,6 +231,7 @@ class wq_item(Structure):
     failures: int
     given_back: int
     priority: int
+    reserved: Array[c_uint64]
 
 
 class wq_hist(Structure):
@@ -412,6 +414,7 @@ class wq_batch(Structure):
         ("got", c_bool),
         ("recs", c_void_p),
         ("results", POINTER(c_int32)),
+        ("reserved", c_uint64 * 4),
     ]
     count: int
     used: int
@@ -423,6 +426,7 @@ class wq_batch(Structure):
     got: bool
     recs: int | None
     results: Any
+    reserved: Array[c_uint64]
 
 
 class wq_info(Structure):
@@ -652,6 +656,7 @@ class wq_producer(Structure):
         ("shift", c_uint32),
         ("turn", c_uint32),
         ("q", c_int),
+        ("reserved", c_uint64 * 4),
     ]
     coalesced: int
     page: int | None
@@ -662,6 +667,7 @@ class wq_producer(Structure):
     shift: int
     turn: int
     q: int
+    reserved: Array[c_uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -977,12 +983,12 @@ MODELS = ((8, 8), (4, 4), (4, 8))
 
 # The size of each struct in these models.
 SIZES = (
-    (wq_item, (1056, 1048, 1048)),
+    (wq_item, (1088, 1080, 1080)),
     (wq_hist, (96, 96, 96)),
     (wq_stat, (544, 544, 544)),
     (wq_key_info, (120, 120, 120)),
     (wq_view, (152, 140, 144)),
-    (wq_batch, (48, 36, 36)),
+    (wq_batch, (80, 68, 72)),
     (wq_info, (80, 80, 80)),
     (wq_limiter_spec, (32, 32, 32)),
     (wq_attrs, (152, 152, 152)),
@@ -991,7 +997,7 @@ SIZES = (
     (wq_fs_args, (32, 32, 32)),
     (wq_net_args, (8, 8, 8)),
     (wq_bpf_args, (8, 8, 8)),
-    (wq_producer, (56, 40, 40)),
+    (wq_producer, (88, 72, 72)),
 )
 
 # The type of the result and the types of the arguments.

@@ -37,6 +37,7 @@ cleanup() {
 	[ ! -S "$top/tmux" ] || tmux -S "$top/tmux" kill-server
 	[ ! -e "$dir/device-for-all" ] || chmod 600 /dev/wq
 	[ ! -d "$mount" ] || umount "$mount"
+	[ ! -e "$dir/mounted" ] || umount "$dir/mounted"
 	unlink_queues $q
 	[ ! -d "$dir/bin" ] || end_reload
 	# a test that was killed may have left a line in it
@@ -2374,6 +2375,20 @@ test_run_follows_the_name_of_its_queue() {
 	prints "2 runs, "
 }
 
+test_run_follow_ends_if_a_mount_keeps_the_removed_queue() {
+	queue
+	: >"$dir/mounted"
+	mount --bind /dev/wqueue/$q "$dir/mounted"
+	"$WQCTL" run --follow "$dir/mounted" -- sh -c ": >$dir/ran" 2>"$err" &
+	wq add $q a
+	eventually done_is 1
+	wq unlink $q
+	wait $!
+	is status 1 $?
+	prints "there can be no new queue '$dir/mounted': its file is mounted, and the mount keeps the removed queue"
+	among messages 2 4 "$(wc -l <"$err")"
+}
+
 # follow_foreign QUEUE OPTION...: the queue is removed, and a user takes its name
 follow_foreign() {
 	local run owner
@@ -2759,6 +2774,46 @@ test_run_after_a_killed_worker_waits_for_its_child_processes() {
 	wq shutdown $q
 	wait $run
 	exists_no "$dir/twice"
+}
+
+test_run_gives_its_command_no_descriptor_of_the_queue() {
+	queue
+	wq add $q k
+	status 0 wq run --once -q $q -- sh -c 'cat /proc/self/fdinfo/*; : {}'
+	has_no "descriptors" wq-queue "$(<"$out")"
+	wq add $q k
+	(ulimit -Sn 64; status 0 wq run --once -q -j 40 $q -- sh -c "ulimit -Sn >$dir/limit") || exit 1
+	is "limit of open files" 64 "$(<"$dir/limit")"
+}
+
+test_run_copies_standard_error_of_a_process_that_its_command_left_behind() {
+	queue
+	wq add $q k
+	status 0 wq run --once -q $q -- sh -c \
+		"(trap '' HUP; read -r _ <$gate; echo late >&2; echo later >&2; : >$dir/survived) >/dev/null &"
+	let_through
+	eventually test -e "$dir/survived"
+	eventually printed later
+	prints late
+}
+
+test_run_of_a_killed_worker_does_not_wait_for_a_daemon_of_its_command() {
+	queue
+	local run worker
+	wq add $q k
+	"$WQCTL" run -j 1 $q -- bash -c "
+		[ ! -e $dir/worker ] || { : >$dir/again; exit; }
+		setsid sh -c 'echo \$\$ >$dir/daemon; exec sleep 1000' &
+		until [ -s $dir/daemon ]; do read -rt 0.01 <&$never; done
+		echo \$PPID >$dir/worker; read -r _ <$gate" 2>"$err" &
+	run=$!
+	eventually file_has "$dir/worker" 1
+	kill -9 "$(<"$dir/worker")"
+	eventually test -e "$dir/again"
+	succeeds kill "$(<"$dir/daemon")"
+	kill $run
+	wait $run
+	is status 0 $?
 }
 
 test_run_sigterm_finishes_the_running_command() {

@@ -131,7 +131,7 @@ static void installed(const char *field, char *value, int size)
 /* Step 1: the users of the module */
 
 /* Whether the process is a wqctl run --follow, which opens the next queue of its name. */
-static bool is_run(const char *pid)
+static bool is_following(const char *pid)
 {
 	char path[300], line[4096], *arg;
 	size_t len = 0;
@@ -150,26 +150,6 @@ static bool is_run(const char *pid)
 	for (arg = line; arg < line + len && strcmp(arg, "--"); arg += strlen(arg) + 1)
 		if (!strcmp(arg, "--follow"))
 			return true;
-	return false;
-}
-
-/* Whether the process or one above it is a wqctl run --follow: a command shares its worker's file. */
-static bool is_following(const char *pid)
-{
-	char path[300], line[512], number[16], *end;
-	unsigned int depth, parent = 0;
-
-	snprintf(number, sizeof(number), "%s", pid);
-	for (depth = 0; depth < 64 && strcmp(number, "0"); depth++) {
-		if (is_run(number))
-			return true;
-		snprintf(path, sizeof(path), "/proc/%s/stat", number);
-		/* PID (NAME) STATE PARENT ..., and the name can have a ) */
-		end = read_line(path, line, sizeof(line)) ? strrchr(line, ')') : NULL;
-		if (!end || sscanf(end + 1, " %*c %u", &parent) != 1)
-			return false;
-		snprintf(number, sizeof(number), "%u", parent);
-	}
 	return false;
 }
 

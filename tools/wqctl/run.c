@@ -9,12 +9,15 @@
  * A key is not lost, and it does not run twice at once, even if a
  * process is killed:
  *
- *  - A worker holds one key.  The command inherits the worker's open file on purpose:
- *    the key goes back when the worker and all of the command have exited, and not while
- *    the command still works on it.
- *  - A worker and its command are a process group.  If a worker dies, the parent kills
- *    the rest of the group and forks a new worker.
- *  - If the parent dies, its workers exit after their current command.
+ *  - A worker holds one key, by an open file that its command does not have.
+ *  - The parent and its workers share their table of open files.  So the file of a worker that is
+ *    killed stays open until the parent closes it.
+ *  - A worker and its command are a session of their own.  If a worker is killed, the parent kills
+ *    the rest of its process group, waits until all of them are gone, and closes its file, so that
+ *    the key goes back.  Then it forks a new worker.  A process that left the group, as a daemon
+ *    does, holds up nothing.
+ *  - If the parent dies, its workers exit after their current command.  If a worker is killed then,
+ *    its key goes back when the last worker has exited.
  *  - If a command fails, one call ends the run and delays the retry, so that the key is
  *    always either held or in the queue.  The queue counts the failures, which therefore
  *    outlive the worker and wqctl.
@@ -37,6 +40,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -44,6 +48,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -55,11 +60,14 @@
 #define PAUSE_MS	100
 #define FOLLOW_NS	NSEC_PER_SEC	/* a look for a new queue; a stop may have to wait for it */
 #define FOLLOW_DENIED	30		/* looks until a queue that may not be opened is an error */
+#define FOLLOW_MOUNTED	2		/* looks until a removed queue that has a path is an error */
 #define FOLLOW_FOREIGN	10		/* looks, PAUSE_MS apart, until such a queue is reported */
 
 /**
  * struct slot - a worker and its counters; only the worker writes them
  * @pid: process of the worker; 0: none
+ * @group: of a worker that was killed, if processes of its group can be left; 0: none
+ * @files: descriptors that the parent closes if the worker was killed; -1: none
  * @runs: commands that ended
  * @retries: commands that failed, and whose key is retried
  * @given_up: keys that failed too often, and were parked or added to --failed-to
@@ -72,6 +80,8 @@
  */
 struct slot {
 	pid_t pid;
+	pid_t group;
+	atomic_int files[3];
 	atomic_uint_least64_t runs;
 	atomic_uint_least64_t retries;
 	atomic_uint_least64_t given_up;
@@ -106,6 +116,26 @@ static const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 
 /* Worker */
 
+/* Elements of slot.files: the queue, that of --failed-to, and the pipe of standard error. */
+enum { QUEUE_FILE, FAILED_FILE, ERRORS_FILE };
+
+static void close_file(struct slot *slot, int i)
+{
+	/* First the element: another worker can get the number as soon as it is free. */
+	int fd = atomic_exchange(&slot->files[i], -1);
+
+	if (fd >= 0)
+		close(fd);
+}
+
+static void close_files(struct slot *slot)
+{
+	int i;
+
+	for (i = 0; i <= ERRORS_FILE; i++)
+		close_file(slot, i);
+}
+
 static volatile sig_atomic_t stopping;
 static int queue = -1;
 static int failed_queue = -1;	/* of --failed-to; -1: there is none */
@@ -115,6 +145,7 @@ enum name { QUEUE, FAILED_TO };
 
 static uid_t owners[2];		/* of the two queues; set before there are workers */
 static pid_t parent;
+static struct rlimit files_limit;	/* of the commands */
 static int64_t lease;		/* of the queue, in ns; 0: none */
 static unsigned int max_retries;	/* before a key is given up here, not by the queue */
 static int64_t touch_time;	/* when to touch the key that is held */
@@ -182,11 +213,11 @@ static bool touch(const struct wq_item *item)
  * last line for a key that is parked.
  */
 static struct {
-	int fd;				/* the end to read from; -1: there is none */
+	struct slot *slot;		/* has the end to read from */
 	char line[WQ_MAX_REASON];	/* the beginning of the last line that is not empty */
 	size_t len;
 	bool ended;			/* the next byte begins another line */
-} errors = { .fd = -1 };
+} errors;
 
 static void errors_keep(const char *text, size_t n)
 {
@@ -203,11 +234,14 @@ static void errors_keep(const char *text, size_t n)
 	}
 }
 
+static int errors_fd(void)
+{
+	return errors.slot->files[ERRORS_FILE];
+}
+
 static void errors_close(void)
 {
-	if (errors.fd >= 0)
-		close(errors.fd);
-	errors.fd = -1;
+	close_file(errors.slot, ERRORS_FILE);
 }
 
 /* Interrupt calls that wait every @ns; 0: no more. */
@@ -254,8 +288,8 @@ static bool errors_copy(const struct wq_item *item)
 	char text[4096];
 	ssize_t n;
 
-	while (errors.fd >= 0) {
-		n = read(errors.fd, text, sizeof(text));
+	while (errors_fd() >= 0) {
+		n = read(errors_fd(), text, sizeof(text));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
@@ -271,18 +305,53 @@ static bool errors_copy(const struct wq_item *item)
 	return true;
 }
 
+/*
+ * A process that the command left behind writes to the pipe: another process copies that, outside of
+ * the worker's session, as long as there is a writer.
+ */
+static void errors_leave(void)
+{
+	char text[4096];
+	const int *sig;
+	int fd = errors_fd();	/* The worker clears the element. */
+	pid_t pid;
+	ssize_t n;
+
+	if (fd < 0)
+		return;
+	pid = fork();
+	if (!pid && !fork()) {
+		setsid();
+		for (sig = stop_signals; *sig; sig++)
+			signal(*sig, SIG_DFL);
+		sigprocmask(SIG_SETMASK, &old_mask, NULL);
+		fcntl(fd, F_SETFL, 0);
+		dup2(fd, STDIN_FILENO);
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		closefrom(STDERR_FILENO + 1);
+		while ((n = read(STDIN_FILENO, text, sizeof(text))) > 0 &&
+		       write(STDERR_FILENO, text, n) > 0)
+			continue;
+		_exit(0);
+	}
+	if (!pid)
+		_exit(0);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	errors_close();
+}
+
 /* A pipe for the next command; returns the end to write to, or -1. */
 static int errors_open(void)
 {
 	int ends[2];
 
-	errors_close();
 	errors.len = 0;
 	errors.ended = false;
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
-	errors.fd = ends[0];
+	errors.slot->files[ERRORS_FILE] = ends[0];
 	return ends[1];
 }
 
@@ -328,12 +397,12 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 	if (!found)
 		argv[i] = (char *)item->key;
 
-	fcntl(queue, F_SETFD, 0);
 	setenv(RUN_QUEUE, args->queue, 1);
 	setenv(RUN_KEY, item->key, 1);
 	own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (err >= 0)
 		dup2(err, STDERR_FILENO);
+	setrlimit(RLIMIT_NOFILE, &files_limit);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 	execvp(argv[0], argv);
 
@@ -419,14 +488,13 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 			held = false;
 		}
 		ts = to_timespec(touch_left());
-		pfd.fd = errors.fd;
+		pfd.fd = errors_fd();
 		/* If it returns false, the next touch does so, too. */
 		if (ppoll(&pfd, 1, lease && held ? &ts : NULL, &mask) > 0)
 			errors_copy(item);
 	}
-	/* A process that the command left behind may still have the other end. */
 	errors_copy(item);
-	errors_close();
+	errors_leave();
 	if (held && !touch(item)) {
 		report_expired(slot, item, "wqctl ignores the outcome of its command");
 		held = false;
@@ -445,8 +513,10 @@ static int run_command(struct slot *slot, const struct wq_item *item)
 		exec_command(slot, item, worker, err);
 	if (err >= 0)
 		close(err);
-	if (pid < 0)
+	if (pid < 0) {
+		errors_close();
 		return -1;
+	}
 	status = wait_command(slot, item, pid);
 	return slot->no_command ? -1 : status;
 }
@@ -717,7 +787,7 @@ static bool follow_failed(void)
 /* The queue was removed, and has no keys.  Return false if the worker has to exit with @status. */
 static bool follow(int *status)
 {
-	unsigned int denied = 0;
+	unsigned int denied = 0, mounted = 0;
 
 	if (!atomic_exchange(&shared->removed, true) && !args->quiet)
 		message("the queue '%s' was removed%s", args->queue, args->follow ?
@@ -743,6 +813,14 @@ static bool follow(int *status)
 			return true;
 		}
 		denied += errno == EACCES;
+		mounted += errno == EIDRM;
+		if (errno == EIDRM && mounted < FOLLOW_MOUNTED)
+			continue;
+		if (errno == EIDRM) {
+			message("there can be no new queue '%s': its file is mounted, and the mount keeps the removed queue; restart the container, or mount the file again",
+				args->queue);
+			return false;
+		}
 		if ((errno != EACCES || denied > FOLLOW_DENIED) && errno != ETIMEDOUT && errno != EINTR) {
 			complain(args, "can't open the queue '%s'", args->queue);
 			return false;
@@ -808,24 +886,22 @@ static int complain_failed_to(const struct args *a)
 	return complain(&to, "can't open the queue '%s' of --failed-to", a->failed_to);
 }
 
-static void worker_main(struct slot *slot)
+static int worker_main(void *arg)
 {
 	struct sigaction sa = { .sa_sigaction = on_stop, .sa_flags = SA_SIGINFO };
 	struct sigaction event = { .sa_handler = on_event };
-	int null = open("/dev/null", O_RDONLY);
+	struct slot *slot = arg;
 	sigset_t stops = signals;
 	const int *sig;
+	int status;
 
-	setpgid(0, 0);
-	if (null >= 0)
-		dup2(null, STDIN_FILENO);
-	if (null > STDIN_FILENO)
-		close(null);
-	queue = worker_open();
+	setsid();
+	errors.slot = slot;
+	slot->files[QUEUE_FILE] = queue = worker_open();
 	if (queue < 0)
 		_exit(FAILED);
 	if (args->failed_to) {
-		failed_queue = wq_open(args->failed_to, O_WRONLY, 0, 0);
+		slot->files[FAILED_FILE] = failed_queue = wq_open(args->failed_to, O_WRONLY, 0, 0);
 		if (failed_queue < 0)
 			_exit(complain_failed_to(args));
 		if (!has_owner(failed_queue, FAILED_TO)) {
@@ -845,27 +921,28 @@ static void worker_main(struct slot *slot)
 	sigaction(SIGALRM, &event, NULL);
 	sigdelset(&stops, SIGCHLD);
 	sigprocmask(SIG_UNBLOCK, &stops, NULL);
-	_exit(worker_loop(slot));
+	status = worker_loop(slot);
+	close_files(slot);
+	_exit(status);
 }
 
 /* Parent */
 
 static bool worker_start(struct slot *slot)
 {
-	pid_t pid;
+	static char stack[1 << 18] __attribute__((aligned(16)));
+	int i;
 
+	for (i = 0; i <= ERRORS_FILE; i++)
+		slot->files[i] = -1;
 	parent = getpid();
-	pid = fork();
-	if (pid == 0)
-		worker_main(slot);
-	if (pid < 0) {
-		message("can't fork a worker: %s", strerror(errno));
-		return false;
-	}
-	/* The worker does the same: neither of them must use the group before it exists. */
-	setpgid(pid, pid);
-	slot->pid = pid;
-	return true;
+	/* As fork(), but the table of files is shared. */
+	slot->pid = clone(worker_main, stack + sizeof(stack), CLONE_FILES | SIGCHLD, slot);
+	if (slot->pid > 0)
+		return true;
+	slot->pid = 0;
+	message("can't fork a worker: %s", strerror(errno));
+	return false;
 }
 
 static void stop_all(int sig)
@@ -873,9 +950,13 @@ static void stop_all(int sig)
 	unsigned int i;
 
 	shared->stop = true;
-	for (i = 0; i < args->jobs; i++)
-		if (shared->slots[i].pid)
-			kill(sig == SIGKILL ? -shared->slots[i].pid : shared->slots[i].pid, sig);
+	for (i = 0; i < args->jobs; i++) {
+		pid_t pid = shared->slots[i].pid;
+
+		/* A worker that has no session yet has no command. */
+		if (pid && (sig != SIGKILL || kill(-pid, sig)))
+			kill(pid, sig);
+	}
 }
 
 struct totals {
@@ -898,9 +979,36 @@ static struct totals sum(void)
 		t.dropped += slot->dropped;
 		t.expired += slot->expired;
 		t.pending += slot->pending;
-		t.alive += slot->pid != 0;
+		t.alive += slot->pid || slot->group;
 	}
 	return t;
+}
+
+static struct slot *slot_of(pid_t pid)
+{
+	unsigned int i;
+
+	for (i = 0; i < args->jobs; i++)
+		if (shared->slots[i].pid == pid)
+			return &shared->slots[i];
+	return NULL;
+}
+
+/* The worker of @slot was killed.  Its key goes back when the last process of its group is gone. */
+static bool bury(struct slot *slot)
+{
+	siginfo_t info;
+
+	/* The parent is the subreaper of its descendants, so it is the parent of those that are left. */
+	if (!waitid(P_PGID, slot->group, &info, WEXITED | WNOHANG | WNOWAIT) || errno != ECHILD)
+		return true;
+	slot->group = 0;
+	close_files(slot);
+	if (shared->stop)
+		return true;
+	/* No busy loop if each worker is killed at once. */
+	pause_ms(PAUSE_MS);
+	return worker_start(slot);
 }
 
 /* Replace workers that were killed.  Return false if a worker failed: others would, too. */
@@ -912,11 +1020,7 @@ static bool reap(bool killed)
 	bool ok = true;
 
 	while (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
-		for (i = 0; i < args->jobs; i++)
-			if (shared->slots[i].pid == info.si_pid)
-				break;
-		slot = i < args->jobs ? &shared->slots[i] : NULL;
-
+		slot = slot_of(info.si_pid);
 		/* Kill its group before waitpid(): afterwards the number can be reused. */
 		if (slot && info.si_code != CLD_EXITED)
 			kill(-info.si_pid, SIGKILL);
@@ -926,19 +1030,19 @@ static bool reap(bool killed)
 
 		slot->pid = 0;
 		if (info.si_code == CLD_EXITED) {
+			close_files(slot);
 			ok = ok && info.si_status == DONE;
 			continue;
 		}
-		if (killed)
-			continue;
-		message("worker %d was killed by signal %d; its key goes back to the queue%s",
-			info.si_pid, info.si_status, shared->stop ? "" : ", a new worker starts");
-		if (!shared->stop) {
-			/* No busy loop if each worker is killed at once. */
-			pause_ms(PAUSE_MS);
-			ok = worker_start(slot) && ok;
-		}
+		slot->group = info.si_pid;
+		if (!killed)
+			message("worker %d was killed by signal %d; its key goes back to the queue%s",
+				info.si_pid, info.si_status,
+				shared->stop ? "" : ", a new worker starts");
 	}
+	for (i = 0; i < args->jobs; i++)
+		if (shared->slots[i].group)
+			ok = bury(&shared->slots[i]) && ok;
 	return ok;
 }
 
@@ -996,6 +1100,24 @@ static void summary(const struct totals *t, double secs)
 		snprintf(expired, sizeof(expired), ", %" PRIu64 " expired", t->expired);
 	message("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up%s%s, in %.1f s",
 		t->runs, t->retries, t->given_up, dropped, expired, secs);
+}
+
+/* What the parent and its workers share: the table of open files, with some for each worker. */
+static void prepare_files(void)
+{
+	struct rlimit limit;
+	int null;
+
+	getrlimit(RLIMIT_NOFILE, &files_limit);
+	limit = files_limit;
+	if (limit.rlim_cur < 16 + 8 * args->jobs)
+		limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		close(null);
+	}
 }
 
 static void block_signals(void)
@@ -1091,6 +1213,8 @@ int cmd_run(const struct args *a)
 	}
 
 	block_signals();
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	prepare_files();
 	for (i = 0; i < a->jobs && ok; i++)
 		ok = worker_start(&shared->slots[i]);
 

@@ -1330,6 +1330,14 @@ TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
 	ASSERT_EQ(1, wq_add(q, "b", 1));
 	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
 	ASSERT_EQ(WQ_RESULT_PARKED, wq_done_failed(q, &item, WQ_OUTCOME_GIVE_UP, 0, NULL));
+	/* The character of three bytes would be cut after two. */
+	memcpy(text + WQ_MAX_REASON - 2, "\xe2\x82\xac", 3);
+	ASSERT_EQ(1, wq_add(q, "c", 1));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(WQ_RESULT_PARKED, wq_done_failed(q, &item, WQ_OUTCOME_GIVE_UP, 0, text));
+	ASSERT_EQ(0, wq_query_info(q, "c", 1, &info));
+	ASSERT_EQ(WQ_MAX_REASON - 2, info.reason_len);
+	ASSERT_EQ(WQ_KEY_PARKED | WQ_KEY_FAILED, wq_cancel(q, "c", 1));
 	ASSERT_EQ(0, wq_kick_many(q, 0));
 	ASSERT_EQ(1, wq_kick_many(q, 1));
 	ASSERT_EQ(1, wq_kick_many(q, UINT32_MAX));
@@ -1526,7 +1534,7 @@ TEST_F(libwq, reopen_by_a_mount_that_keeps_the_removed_queue_fails_with_EIDRM)
 	ASSERT_EQ(0, mount(from, path, NULL, MS_BIND, NULL));
 	ASSERT_EQ(1, wq_reopen(self->q, path, O_RDWR, WQ_NOWAIT));
 	ASSERT_EQ(1, wq_add(self->q, "alice", 5));
-	ASSERT_EQ(0, umount(path));
+	ASSERT_EQ(0, umount2(path, MNT_DETACH));
 	unlink(path);
 	close(file);
 	close(q);

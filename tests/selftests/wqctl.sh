@@ -2239,7 +2239,7 @@ test_run_retries_a_failed_key() {
 		'$WQCTL' shutdown $q"
 	is order "bad good bad" "$(lines "$dir/ran")"
 	prints "key 'bad': exit status 7; retry 1 of 18"
-	prints "3 runs, 1 retries, 0 given up, in "
+	prints "3 runs, 1 retry, 0 given up, in "
 	is "keys, retries" "0 1" "$(stats keys retries)"
 }
 
@@ -2452,11 +2452,18 @@ test_run_touches_the_key_of_a_long_command_while_nobody_reads_standard_error() {
 test_run_parks_with_the_exit_status_and_the_last_line_of_standard_error() {
 	queue --limiter exponential:1ms:1ms
 	wq add $q k
-	status 1 wq run --once --max-retries 0 $q -- sh -c 'printf "first\nbad\033disk\n\n" >&2; exit 3'
+	status 1 wq run --once --max-retries 0 $q -- sh -c 'printf "first\nGer\303\244t\033\n\n" >&2; exit 3'
 	prints "first"
 	prints "key 'k': exit status 3; given up after 0 retries, and parked"
 	status 0 wq show --json $q k
-	holds '.state == ["parked", "failed"] and .error == null and .reason == "exit 3: bad\\033disk"'
+	holds '.state == ["parked", "failed"] and .error == null and .reason == "exit 3: Ger\\303\\244t\\033"'
+	status 0 env LC_ALL=C.UTF-8 "$WQCTL" show $q k
+	has "reason" 'exit 3: Gerät\033' "$(<"$out")"
+	wq add $q cut
+	status 1 wq run --once --max-retries 0 $q -- sh -c \
+		'printf "%055d\303\244" 0 >&2; exit 3'
+	status 0 wq show --json $q cut
+	holds ".reason == \"exit 3: $(printf %055d 0)\""
 	# a child that is left behind does not hold up the run
 	status 0 wq kick $q k
 	status 1 wq run --once -q --max-retries 0 $q -- \
@@ -2475,6 +2482,7 @@ test_run_parks_when_the_queue_has_no_more_retries() {
 	queue --limiter exponential:1ms:1ms --max-retries 2
 	wq add $q k
 	status 1 wq run --once $q -- sh -c 'echo full >&2; false'
+	prints "retry 1 of 2"
 	prints "given up after 2 retries, and parked"
 	prints "3 runs, 2 retries, 1 given up"
 	status 0 wq show --json $q k
@@ -2574,7 +2582,7 @@ test_run_counts_earlier_failures() {
 	wq add --rate-limited $q k
 	wq add --rate-limited $q k
 	reports 1 "retry 3 of 3" wq run --once --max-retries 3 $q -- false
-	prints "2 runs, 1 retries, 1 given up"
+	prints "2 runs, 1 retry, 1 given up"
 }
 
 test_run_once_waits_for_retries_but_not_for_delayed_keys() {
@@ -2610,7 +2618,7 @@ test_run_reports_retries_that_shutdown_dropped() {
 	wait $!
 	is status 1 $?
 	prints "dropped 1 key that waited for a retry, because the queue is shut down"
-	prints "2 runs, 1 retries, 0 given up, 1 dropped, in "
+	prints "2 runs, 1 retry, 0 given up, 1 dropped, in "
 }
 
 test_run_sigterm_leaves_a_pending_retry() {
@@ -2634,7 +2642,7 @@ test_run_without_memory_tries_again() {
 	is "keys, dones, given back" "0 2 0" "$(stats keys dones given_back)"
 	wq add $q bad
 	status 0 with_shim memory run --once $q -- sh -c "[ -e $dir/again ] || { : >$dir/again; exit 1; }"
-	prints "2 runs, 1 retries"
+	prints "2 runs, 1 retry"
 	is "keys, dones, given back" "0 4 0" "$(stats keys dones given_back)"
 }
 
@@ -2665,15 +2673,46 @@ test_run_of_a_missing_command_leaves_the_key() {
 
 test_run_of_a_missing_command_ends_after_the_running_commands() {
 	queue
-	wq add $q sh
-	"$WQCTL" run -j 2 -q $q -- {} -c ": >$dir/begun; read -r _ <$gate" 2>"$err" &
+	wq add $q k
+	printf '#!/bin/sh\n: >%s\nread -r _ <%s\n' "$dir/begun" "$gate" >"$dir/job"
+	chmod +x "$dir/job"
+	"$WQCTL" run -j 2 -q $q -- "$dir/job" 2>"$err" &
 	eventually test -e "$dir/begun"
-	wq add $q no-such-command
-	eventually printed "can't run 'no-such-command'"
+	rm "$dir/job"
+	wq add $q left
+	eventually printed "can't run '$dir/job': No such file or directory"
 	let_through
 	wait $!
 	is status 1 $?
-	is left no-such-command "$(wq get -n 9 $q)"
+	# two workers may have given the key back, so that it is delayed
+	eventually is_ready left
+}
+
+test_run_of_a_command_that_one_key_lacks_parks_that_key() {
+	queue
+	printf '#!/bin/sh\n' >"$dir/good"
+	chmod +x "$dir/good"
+	wq add $q lacking good
+	status 1 wq run --once --max-retries 0 $q -- "$dir/{}"
+	prints "key 'lacking': can't run '$dir/{}': No such file or directory; given up after 0 retries"
+	is "keys, parked" "1 1" "$(stats keys parked)"
+	status 0 wq show --json $q lacking
+	holds '.reason == "can\u0027t run it: No such file or directory"'
+	# as during a deploy
+	exec 8>>"$dir/good"
+	wq add $q good
+	"$WQCTL" run --once $q -- "$dir/good" 2>"$err" 8>&- &
+	eventually printed "Text file busy; retry 1 of 18"
+	exec 8>&-
+	wait $!
+	is "status, keys" "0 1" "$? $(stats keys)"
+}
+
+test_run_gives_a_key_back_if_it_can_not_fork_for_long() {
+	queue
+	wq add $q k
+	status 0 with_shim fork run --once $q -- sh -c "echo {} >>$dir/ran"
+	is "ran, given back, failed" "k 1 0" "$(lines "$dir/ran") $(stats given_back failed)"
 }
 
 test_run_replaces_a_killed_worker() {
@@ -2816,6 +2855,54 @@ test_run_of_a_killed_worker_does_not_wait_for_a_daemon_of_its_command() {
 	is status 0 $?
 }
 
+test_run_that_a_signal_stops_exits_0_unless_fail_on_park_is_given() {
+	local option want=0 ended
+	queue
+	for option in -q --fail-on-park; do
+		wq add $q k
+		"$WQCTL" run $option --max-retries 0 $q -- sh -c "[ {} = last ] || exit 3; : >$dir/ran" \
+			2>"$err" &
+		wq add $q last
+		eventually test -e "$dir/ran"
+		kill $!
+		wait $!
+		ended=$?
+		is "status, parked" "$want 1" "$ended $(stats parked)"
+		wq cancel $q k >"$out"
+		rm "$dir/ran"
+		want=1
+	done
+	prints "2 runs, 0 retries, 1 given up"
+}
+
+test_run_whose_standard_output_ended_ends_and_parks_no_key() {
+	queue
+	wq add $q {1..20}
+	"$WQCTL" run --max-retries 0 $q -- echo 2>"$err" | head -n 1 >"$out"
+	is output 1 "$(<"$out")"
+	prints "nobody reads standard output any more; run ends, and the key goes back to the queue"
+	is parked 0 "$(stats parked)"
+	among keys 18 19 "$(stats keys)"
+}
+
+# on_terminal COMMAND: a shell command whose terminal is a new one, with its output in $out
+on_terminal() { script -qec "$1" /dev/null </dev/null >"$out"; }
+
+test_run_gives_its_command_the_terminal_with_tty_alone() {
+	queue
+	wq add $q k
+	on_terminal "'$WQCTL' run --once --max-retries 0 $q -- sh -c 'echo >/dev/tty'"
+	has "output" "given up after 0 retries" "$(<"$out")"
+	wq add $q k
+	on_terminal "'$WQCTL' run --once --tty $q -- sh -c 'stty -a >$dir/stty; ps -o pgid=,tpgid= -p \$\$ >$dir/ids'
+		ps -o pgid=,tpgid= -p \$\$ >$dir/after"
+	has "stty" speed "$(<"$dir/stty")"
+	is "the process group of the terminal" "$(set -- $(<"$dir/ids"); echo $1)" \
+		"$(set -- $(<"$dir/ids"); echo $2)"
+	is "that after run" "$(set -- $(<"$dir/after"); echo $1)" "$(set -- $(<"$dir/after"); echo $2)"
+	reports 2 "--tty needs -j 1" wq run --tty -j 2 $q true
+}
+
 test_run_sigterm_finishes_the_running_command() {
 	queue
 	wq add $q 1 2 3
@@ -2830,7 +2917,7 @@ test_run_sigterm_finishes_the_running_command() {
 	is status 0 $?
 	is ran "start 1 end 1" "$(lines "$dir/ran")"
 	is left $'2\n3' "$(wq get -n 9 $q)"
-	prints "1 runs, 0 retries, 0 given up"
+	prints "1 run, 0 retries, 0 given up"
 }
 
 test_run_second_sigterm_kills_the_command() {
@@ -2965,7 +3052,7 @@ test_run_discards_the_outcome_of_an_expired_key() {
 	wait $run
 	is status 0 $?
 	prints "and it runs again; wqctl ignores the outcome of its command"
-	prints "1 runs, 0 retries, 0 given up, 1 expired, in "
+	prints "1 run, 0 retries, 0 given up, 1 expired, in "
 	is "runs, dones, failed, keys" "2 1 0 0" "$(wc -l <"$dir/ran") $(stats dones failed keys)"
 }
 

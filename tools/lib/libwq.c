@@ -599,11 +599,24 @@ int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int 
 	return call_rec(q, keys_done, &buf.rec);
 }
 
+/* Bytes of a reason that are kept: a UTF-8 character is not cut. */
+static uint32_t reason_len(const char *reason)
+{
+	uint32_t len = reason ? strnlen(reason, WQ_MAX_REASON + 1) : 0, whole = WQ_MAX_REASON;
+
+	if (len <= WQ_MAX_REASON)
+		return len;
+	while (whole > WQ_MAX_REASON - 3 && (reason[whole] & 0xc0) == 0x80)
+		whole--;
+	/* That many bytes that continue a character belong to none. */
+	return (reason[whole] & 0xc0) == 0x80 ? WQ_MAX_REASON : whole;
+}
+
 int wq_done_failed(int q, const struct wq_item *item, unsigned int outcome, int error,
 		   const char *reason)
 {
 	struct wq_reason_rec why = {
-		.error = error, .len = reason ? strnlen(reason, WQ_MAX_REASON) : 0,
+		.error = error, .len = reason_len(reason),
 	};
 	union rec_buf buf;
 	int32_t result;

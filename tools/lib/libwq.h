@@ -333,8 +333,8 @@ int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int 
  *	but park it if it failed more often in a row than the queue retries;
  *	WQ_OUTCOME_GIVE_UP: park it at once
  * @error: an errno, or 0; kept with a key that is parked
- * @reason: a text for people, or NULL; of this, WQ_MAX_REASON bytes are kept with a key
- *	that is parked
+ * @reason: a text for people, or NULL; of this, up to WQ_MAX_REASON bytes are kept with a key
+ *	that is parked, and no part of a UTF-8 character
  *
  * A parked key is not handed out.  It stays in the queue until an add or wq_kick() makes it
  * ready and resets its failures, or wq_cancel() drops it.  wq_query_info() and wq_list()

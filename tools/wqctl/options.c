@@ -48,6 +48,7 @@ static const struct known_option {
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
 	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
 	{ OPT_EXCLUDE, "exclude", RULE, .to = 0 },
+	{ OPT_FAIL_ON_PARK, "fail-on-park", FLAG, BITS(fail_on_park, 1) },
 	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },
 	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
 	{ OPT_FOLLOW, "follow", FLAG, BITS(follow, 1) },
@@ -77,6 +78,7 @@ static const struct known_option {
 	{ OPT_SCAN, "scan", FLAG, BITS(scan, 1) },
 	{ OPT_TAKE_LATEST, "take-latest", FLAG, BITS(add_flags, WQ_ADD_TAKE_LATEST) },
 	{ OPT_TOKEN, "token", TOKEN, TO(token) },
+	{ OPT_TTY, "tty", FLAG, BITS(tty, 1) },
 	{ OPT_WAIT, "wait", FLAG, BITS(wait, 1) },
 #undef BITS
 #undef TO

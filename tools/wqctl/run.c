@@ -12,7 +12,7 @@
  *  - A worker holds one key, by an open file that its command does not have.
  *  - The parent and its workers share their table of open files.  So the file of a worker that is
  *    killed stays open until the parent closes it.
- *  - A worker and its command are a session of their own.  If a worker is killed, the parent kills
+ *  - A worker and its command are a session of their own, with --tty a process group.  If a worker is killed, the parent kills
  *    the rest of its process group, waits until all of them are gone, and closes its file, so that
  *    the key goes back.  Then it forks a new worker.  A process that left the group, as a daemon
  *    does, holds up nothing.
@@ -38,6 +38,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <pwd.h>
 #include <sched.h>
@@ -58,10 +59,15 @@
 
 /* Delay after ENOMEM and before a worker is replaced; interval of --once. */
 #define PAUSE_MS	100
+#define FORK_TRIES	10		/* PAUSE_MS apart, before a key that can't run goes back */
 #define FOLLOW_NS	NSEC_PER_SEC	/* a look for a new queue; a stop may have to wait for it */
 #define FOLLOW_DENIED	30		/* looks until a queue that may not be opened is an error */
 #define FOLLOW_MOUNTED	2		/* looks until a removed queue that has a path is an error */
 #define FOLLOW_FOREIGN	10		/* looks, PAUSE_MS apart, until such a queue is reported */
+
+/* In place of a wait status, beside -errno of an exec that failed. */
+#define NO_OUTCOME	INT_MIN
+#define CONSUMERS_DIED	(INT_MIN + 1)	/* the key ended its workers, and is not run once more */
 
 /**
  * struct slot - a worker and its counters; only the worker writes them
@@ -76,7 +82,8 @@
  * @pending: keys whose first failure was here, less keys that had failed before and
  *	ended here; the sum over all workers is the number of keys that wait for a retry
  *	because of this wqctl
- * @no_command: the command of its key cannot be executed
+ * @exec_error: errno of an exec that failed, which the child writes, or 0
+ * @no_command: no key can be run: its command can't be executed, or nobody reads its output
  */
 struct slot {
 	pid_t pid;
@@ -88,13 +95,14 @@ struct slot {
 	atomic_uint_least64_t dropped;
 	atomic_uint_least64_t expired;
 	atomic_int_least64_t pending;
-	atomic_bool no_command;
+	atomic_int exec_error;
+	bool no_command;
 };
 
 /**
  * struct shared - memory that the parent and the workers share
  * @stop: start no more commands
- * @no_command: a message about a command that cannot be executed was printed
+ * @no_command: the message about that was printed
  * @removed: a message about a removed queue was printed
  * @foreign: a message about a queue of another owner was printed; for each name
  * @slots: the workers
@@ -145,6 +153,7 @@ enum name { QUEUE, FAILED_TO };
 
 static uid_t owners[2];		/* of the two queues; set before there are workers */
 static pid_t parent;
+static int terminal = -1;	/* of --tty, if this process group had it; -1: there is none */
 static struct rlimit files_limit;	/* of the commands */
 static int64_t lease;		/* of the queue, in ns; 0: none */
 static unsigned int max_retries;	/* before a key is given up here, not by the queue */
@@ -380,7 +389,6 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 	char **argv = calloc(args->num_words + 2, sizeof(*argv));
 	bool found = false;
 	unsigned int i;
-	int own_err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != worker)
@@ -391,7 +399,7 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 			break;
 	}
 	if (!argv || i < args->num_words) {
-		message("not enough memory");
+		slot->exec_error = ENOMEM;
 		_exit(127);
 	}
 	if (!found)
@@ -399,21 +407,26 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 
 	setenv(RUN_QUEUE, args->queue, 1);
 	setenv(RUN_KEY, item->key, 1);
-	own_err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (err >= 0)
 		dup2(err, STDERR_FILENO);
 	setrlimit(RLIMIT_NOFILE, &files_limit);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 	execvp(argv[0], argv);
-
-	/* It would fail for each key: exit, and leave the keys in the queue. */
-	slot->no_command = true;
-	if (own_err >= 0)
-		dup2(own_err, STDERR_FILENO);
-	if (!atomic_exchange(&shared->no_command, true))
-		message("can't run '%s': %s; check its name and permissions (the key goes back to the queue)",
-			argv[0], strerror(errno));
+	slot->exec_error = errno;
 	_exit(127);
+}
+
+/* Whether an error of exec is one of the command's name, which is the same for each key. */
+static bool is_of_each_key(int err)
+{
+	static const int errors_of_names[] = {
+		ENOENT, EACCES, EPERM, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG, ENOEXEC, 0,
+	};
+	const int *e = errors_of_names;
+
+	while (*e && *e != err)
+		e++;
+	return *e && !strstr(args->words[0], "{}");
 }
 
 static void report_expired(struct slot *slot, const struct wq_item *item, const char *effect)
@@ -433,24 +446,52 @@ static bool pause_touching(const struct wq_item *item)
 	return touch(item);
 }
 
+/* Close the queue's file, which gives the key back, and go on with another file. */
+static bool give_back(void)
+{
+	int fd = wq_open_same(queue, O_RDWR);
+	bool done = fd >= 0 && dup3(fd, queue, O_CLOEXEC) >= 0;
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+static void wait_until_fork_succeeds(void)
+{
+	pid_t pid;
+
+	while ((pid = fork()) < 0 && !stopped())
+		pause_ms(PAUSE_MS);
+	if (!pid)
+		_exit(0);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
 /*
- * Fork, and retry until it succeeds: an error is not a failure of the key.  Return -1 if
- * the worker has to stop, or no longer holds the key.
+ * Fork, and retry if that fails: an error is not a failure of the key.  If it fails for long, the key
+ * goes back, as another consumer may be able to run it.  Return -1 if the worker has to stop, or no
+ * longer holds the key.
  */
 static pid_t fork_command(struct slot *slot, const struct wq_item *item)
 {
-	bool reported = args->quiet, held = touch(item);
+	bool reported = args->quiet;
+	unsigned int tries = 0;
 	pid_t pid;
 
-	while (held) {
+	do {
 		pid = fork();
 		if (pid >= 0 || stopped())
 			return pid;
 		if (!reported)
 			message("can't fork: %s; trying again", strerror(errno));
 		reported = true;
-		held = pause_touching(item);
-	}
+		if (++tries >= FORK_TRIES && give_back()) {
+			wait_until_fork_succeeds();
+			return -1;
+		}
+	} while (pause_touching(item));
 	report_expired(slot, item, "wqctl does not start its command");
 	return -1;
 }
@@ -468,7 +509,7 @@ static void terminate_command(void)
 		stopping = 1;
 }
 
-/* The wait status of the command, or -1 if the key is no longer held. */
+/* The wait status of the command, or NO_OUTCOME if the key is no longer held. */
 static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -499,30 +540,36 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 		report_expired(slot, item, "wqctl ignores the outcome of its command");
 		held = false;
 	}
-	return ret < 0 || !held ? -1 : status;
+	return ret < 0 || !held ? NO_OUTCOME : status;
 }
 
-/* The wait status of the command, or -1 if the run has no outcome. */
+/* The wait status of the command. */
 static int run_command(struct slot *slot, const struct wq_item *item)
 {
-	pid_t worker = getpid();
+	pid_t worker = getpid(), pid;
 	int err = errors_open(), status;
-	pid_t pid = fork_command(slot, item);
 
+	slot->exec_error = 0;
+	pid = fork_command(slot, item);
 	if (pid == 0)
 		exec_command(slot, item, worker, err);
 	if (err >= 0)
 		close(err);
 	if (pid < 0) {
 		errors_close();
-		return -1;
+		return NO_OUTCOME;
 	}
 	status = wait_command(slot, item, pid);
-	return slot->no_command ? -1 : status;
+	if (!slot->exec_error || status == NO_OUTCOME)
+		return status;
+	if (!is_of_each_key(slot->exec_error))
+		return -slot->exec_error;
+	slot->no_command = true;
+	if (!atomic_exchange(&shared->no_command, true))
+		message("can't run '%s': %s; check its name and permissions (the key goes back to the queue)",
+			args->words[0], strerror(slot->exec_error));
+	return NO_OUTCOME;
 }
-
-/* In place of a wait status: the key ended its workers, and is not run once more. */
-#define CONSUMERS_DIED	(-1)
 
 __attribute__((format(printf, 3, 4)))
 static void report_failure(const struct wq_item *item, int status, const char *format, ...)
@@ -536,6 +583,8 @@ static void report_failure(const struct wq_item *item, int status, const char *f
 	va_end(ap);
 	if (status == CONSUMERS_DIED)
 		message("key '%s': it ended %u workers in a row; %s", key, item->given_back, then);
+	else if (status < 0)
+		message("key '%s': can't run '%s': %s; %s", key, args->words[0], strerror(-status), then);
 	else if (WIFSIGNALED(status))
 		message("key '%s': killed by signal %d (%s); %s", key, WTERMSIG(status),
 			sigdescr_np(WTERMSIG(status)) ?: "unknown", then);
@@ -560,20 +609,29 @@ static void uncount_pending(struct slot *slot, const struct wq_item *item)
 		slot->pending--;
 }
 
-/* Why a key is parked, for people: the exit status and the last line of standard error. */
+/*
+ * Why a key is parked, for people: the exit status and the last line of standard error.  The queue
+ * keeps bytes, which are escaped when they are shown.
+ */
 static const char *failure_text(int status)
 {
-	static char text[4 * WQ_MAX_REASON + 32];
-	size_t n;
+	static char text[WQ_MAX_REASON + 32];
+	size_t n, i;
 
 	if (status == CONSUMERS_DIED)
 		return "its consumers died or lost their leases";
-	if (WIFSIGNALED(status))
+	if (status < 0)
+		n = snprintf(text, sizeof(text), "can't run it: %s", strerror(-status));
+	else if (WIFSIGNALED(status))
 		n = sprintf(text, "signal %d", WTERMSIG(status));
 	else
 		n = sprintf(text, "exit %d", WEXITSTATUS(status));
-	if (errors.len)
-		sprintf(text + n, ": %s", key_text(errors.line, errors.len));
+	if (status < 0 || !errors.len)
+		return text;
+	n += sprintf(text + n, ": ");
+	for (i = 0; i < errors.len; i++)
+		text[n++] = errors.line[i] ?: ' ';
+	text[n] = '\0';
 	return text;
 }
 
@@ -623,6 +681,16 @@ static void give_up(struct slot *slot, const struct wq_item *item, int status)
 				"but added again meanwhile");
 }
 
+/* How many failures are retried, by run or by the queue. */
+static unsigned int retries_of_key(void)
+{
+	struct wq_attrs config;
+	bool less = !wq_config(queue, &config, NULL, 0) && config.max_retries &&
+		    config.max_retries < max_retries;
+
+	return less ? config.max_retries : max_retries;
+}
+
 /* End the run of a key that failed, and retry it. */
 static void retry(struct slot *slot, const struct wq_item *item, int status)
 {
@@ -645,8 +713,16 @@ static void retry(struct slot *slot, const struct wq_item *item, int status)
 			slot->pending++;
 		if (!args->quiet)
 			report_failure(item, status, "retry %u of %u", item->failures + 1,
-				       max_retries);
+				       retries_of_key());
 	}
+}
+
+/* Whether nobody reads standard output any more: a command fails by that, and each key would. */
+static bool output_ended(void)
+{
+	struct pollfd pfd = { .fd = STDOUT_FILENO };
+
+	return poll(&pfd, 1, 0) == 1 && pfd.revents & (POLLERR | POLLHUP);
 }
 
 /*
@@ -669,8 +745,14 @@ static bool run_key(struct slot *slot, const struct wq_item *item)
 		return false;
 	}
 	status = run_command(slot, item);
-	if (status == -1)
+	if (status == NO_OUTCOME)
 		return false;
+	if (status && output_ended()) {
+		if (!atomic_exchange(&shared->no_command, true))
+			message("nobody reads standard output any more; run ends, and the key goes back to the queue");
+		slot->no_command = true;
+		return false;
+	}
 	slot->runs++;
 	if (status) {
 		if (item->failures < max_retries)
@@ -886,6 +968,21 @@ static int complain_failed_to(const struct args *a)
 	return complain(&to, "can't open the queue '%s' of --failed-to", a->failed_to);
 }
 
+/* Give the terminal to a process group. */
+static void give_terminal(pid_t group)
+{
+	sigset_t set, old;
+
+	if (terminal < 0)
+		return;
+	/* Otherwise it stops a process whose group does not have the terminal. */
+	sigemptyset(&set);
+	sigaddset(&set, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	tcsetpgrp(terminal, group);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
 static int worker_main(void *arg)
 {
 	struct sigaction sa = { .sa_sigaction = on_stop, .sa_flags = SA_SIGINFO };
@@ -895,7 +992,12 @@ static int worker_main(void *arg)
 	const int *sig;
 	int status;
 
-	setsid();
+	/* Without a terminal, a command that would read it fails, instead of being stopped. */
+	if (args->tty)
+		setpgid(0, 0);
+	else
+		setsid();
+	give_terminal(getpid());
 	errors.slot = slot;
 	slot->files[QUEUE_FILE] = queue = worker_open();
 	if (queue < 0)
@@ -1098,8 +1200,9 @@ static void summary(const struct totals *t, double secs)
 		snprintf(dropped, sizeof(dropped), ", %" PRIu64 " dropped", t->dropped);
 	if (t->expired)
 		snprintf(expired, sizeof(expired), ", %" PRIu64 " expired", t->expired);
-	message("%" PRIu64 " runs, %" PRIu64 " retries, %" PRIu64 " given up%s%s, in %.1f s",
-		t->runs, t->retries, t->given_up, dropped, expired, secs);
+	message("%" PRIu64 " %s, %" PRIu64 " %s, %" PRIu64 " given up%s%s, in %.1f s",
+		t->runs, t->runs == 1 ? "run" : "runs", t->retries,
+		t->retries == 1 ? "retry" : "retries", t->given_up, dropped, expired, secs);
 }
 
 /* What the parent and its workers share: the table of open files, with some for each worker. */
@@ -1113,6 +1216,12 @@ static void prepare_files(void)
 	if (limit.rlim_cur < 16 + 8 * args->jobs)
 		limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
+	if (args->tty) {
+		terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
+		if (terminal >= 0 && tcgetpgrp(terminal) != getpgrp())
+			terminal = -1;
+		return;
+	}
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (null >= 0) {
 		dup2(null, STDIN_FILENO);
@@ -1164,26 +1273,11 @@ static bool may_run(const struct args *a, enum name name)
 	return false;
 }
 
-int cmd_run(const struct args *a)
+/* Whether the queues may be used; @st: the statistics of the queue.  DONE, or a message was printed. */
+static int check_queues(const struct args *a, int q, struct wq_stat *st)
 {
-	bool visible = !a->quiet && isatty(STDERR_FILENO);
-	const struct timespec second = { .tv_sec = 1 };
-	size_t size = sizeof(*shared) + a->jobs * sizeof(shared->slots[0]);
-	int64_t begin = now_ns(), when = begin;
-	bool ok = true, stopping_all = false, killed = false;
-	struct wq_stat st;
-	uint64_t runs = 0;
-	struct totals t;
-	unsigned int i;
-	int sig, q, to;
+	int to;
 
-	if (a->owner && owner_given(a) == (uid_t)-1) {
-		message("--owner: '%s' is not the name or number of a user", a->owner);
-		return USAGE;
-	}
-	/* The parent opens the queue for statistics, and to report errors only once. */
-	q = queue_open(a, O_RDWR);
-	/* Also the queue of --failed-to. */
 	if (a->failed_to) {
 		to = wq_open(a->failed_to, O_WRONLY, 0, 0);
 		if (to < 0)
@@ -1193,14 +1287,79 @@ int cmd_run(const struct args *a)
 		if (!may_run(a, FAILED_TO))
 			return FAILED;
 	}
-	if (wq_stat(q, &st))
+	if (wq_stat(q, st))
 		return complain(a, "can't read the statistics of the queue '%s'", a->queue);
-	owners[QUEUE] = st.uid;
+	owners[QUEUE] = st->uid;
 	if (a->fd < 0 && !may_run(a, QUEUE))
 		return FAILED;
-	if (st.state & WQ_STATE_GETS_PAUSED)
+	if (st->state & WQ_STATE_GETS_PAUSED)
 		message("no command starts: gets are paused; the queue's owner ends that by: wqctl resume %s",
 			a->queue);
+	return DONE;
+}
+
+/**
+ * struct end - how the workers ended
+ * @ok: none of them failed
+ * @stopped: by a signal
+ * @killed: by a second one
+ */
+struct end {
+	bool ok, stopped, killed;
+};
+
+/* Start the workers, and supervise them until the last one has ended. */
+static struct end supervise(const struct args *a, int q)
+{
+	bool visible = !a->quiet && isatty(STDERR_FILENO);
+	const struct timespec second = { .tv_sec = 1 };
+	struct end end = { .ok = true };
+	int64_t when = now_ns();
+	uint64_t runs = 0;
+	unsigned int i;
+	int sig;
+
+	for (i = 0; i < a->jobs && end.ok; i++)
+		end.ok = worker_start(&shared->slots[i]);
+	while (sum().alive) {
+		if (!end.ok && !shared->stop)
+			stop_all(SIGTERM);
+		sig = sigtimedwait(&signals, NULL, visible ? &second : NULL);
+		if (sig == SIGCHLD) {
+			end.ok = reap(end.killed) && end.ok;
+		} else if (sig > 0 && !end.stopped) {
+			end.stopped = true;
+			stop_all(SIGTERM);
+			if (!a->quiet)
+				message("no more commands start; send the signal again to kill those that run");
+		} else if (sig > 0) {
+			end.killed = true;
+			stop_all(SIGKILL);
+		}
+		if (visible && now_ns() - when >= NSEC_PER_SEC)
+			show(q, &when, &runs);
+	}
+	return end;
+}
+
+int cmd_run(const struct args *a)
+{
+	size_t size = sizeof(*shared) + a->jobs * sizeof(shared->slots[0]);
+	int64_t begin = now_ns();
+	struct wq_stat st;
+	struct totals t;
+	struct end end;
+	int q, ret;
+
+	if (a->owner && owner_given(a) == (uid_t)-1) {
+		message("--owner: '%s' is not the name or number of a user", a->owner);
+		return USAGE;
+	}
+	/* The parent opens the queue for statistics, and to report errors only once. */
+	q = queue_open(a, O_RDWR);
+	ret = check_queues(a, q, &st);
+	if (ret != DONE)
+		return ret;
 	if (a->follow) {
 		close(q);
 		q = -1;
@@ -1215,33 +1374,18 @@ int cmd_run(const struct args *a)
 	block_signals();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prepare_files();
-	for (i = 0; i < a->jobs && ok; i++)
-		ok = worker_start(&shared->slots[i]);
+	end = supervise(a, q);
+	give_terminal(getpgrp());
 
-	while (t = sum(), t.alive) {
-		if (!ok && !shared->stop)
-			stop_all(SIGTERM);
-		sig = sigtimedwait(&signals, NULL, visible ? &second : NULL);
-		if (sig == SIGCHLD) {
-			ok = reap(killed) && ok;
-		} else if (sig > 0 && !stopping_all) {
-			stopping_all = true;
-			stop_all(SIGTERM);
-			if (!a->quiet)
-				message("no more commands start; send the signal again to kill those that run");
-		} else if (sig > 0) {
-			killed = true;
-			stop_all(SIGKILL);
-		}
-		if (visible && now_ns() - when >= NSEC_PER_SEC)
-			show(q, &when, &runs);
-	}
-
-	if (killed)
+	if (end.killed)
 		message("killed the commands; their keys are back in the queue");
 	progress_end();
+	t = sum();
 	count_dropped(q, st.dropped, &t);
 	if (!a->quiet)
 		summary(&t, (double)(now_ns() - begin) / NSEC_PER_SEC);
-	return ok && !killed && !t.given_up && !t.dropped ? DONE : FAILED;
+	if (!end.ok || end.killed)
+		return FAILED;
+	/* A stop of a unit is no failure because of a key that was parked once. */
+	return (t.given_up || t.dropped) && (!end.stopped || a->fail_on_park) ? FAILED : DONE;
 }

@@ -117,6 +117,8 @@ static const char *check_run(const struct args *a)
 {
 	if (a->failed_to && !strcmp(a->failed_to, a->queue))
 		return "--failed-to needs another queue: keys that are given up would run again for ever";
+	if (a->tty && a->jobs > 1)
+		return "--tty needs -j 1: one command at a time can have the terminal";
 	return NULL;
 }
 
@@ -613,17 +615,18 @@ static const struct command commands[] = {
 	}, {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down or removed and no key is left."
-			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null. Standard error is a pipe, which run copies to its own, also for processes that outlive COMMAND. COMMAND gets no descriptor of the queue. The environment has the queue in WQ_QUEUE and the key in WQ_KEY.\n\n"
+			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null, and COMMAND has no terminal, unless --tty is given. Standard error is a pipe, which run copies to its own, also for processes that outlive COMMAND. COMMAND gets no descriptor of the queue. The environment has the queue in WQ_QUEUE and the key in WQ_KEY.\n\n"
 			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
+			"If COMMAND can't be executed because there is no such program, or because it may not be executed, that holds for each key: run ends, and the key goes back. If the name of the program has {} in it, or for another reason, such as a program that is just being written, the key failed. If nobody reads standard output any more, as after run | head, run ends, and the key of a command that failed goes back.\n\n"
 			"If COMMAND exits with 0, the key is done and its failures are reset. Otherwise it runs again after the delay that the queue's limiter determines (see wqctl create --help). A key that failed more often than run's or the queue's --max-retries is given up: run prints a message and parks the key (see wqctl kick), with the exit status and the last line that COMMAND wrote to standard error. With --failed-to, the key goes to another queue instead. With the default limiter, the 18 default retries take 22 minutes. Two kinds of keys are dropped with a message: a key with a NUL byte, which cannot be an argument, and a key that failed in a queue that is shut down.\n\n"
 			"Each key runs at least once, so COMMAND must be idempotent: if a worker is killed, wqctl kills COMMAND and its process group, and the key goes back to the queue once all of them are gone, and runs again. If wqctl and its workers are killed, the keys go back at once. The first time, that is not a failure. A key that goes back a second time in a row counts as failed: it runs again after the delay of the limiter, and a queue with --max-retries parks it if it failed too often.\n\n"
 			"COMMAND runs with the rights of the caller. Any user can create a queue whose name is free. So root runs commands for a queue of root, or for one of the user that --owner names, and otherwise refuses. The queue of --failed-to is checked, too. Another caller with --owner refuses a queue that belongs neither to USER nor to root nor to the caller.\n\n"
 			"Any user can take the name of a queue that was removed. So run takes no key of a queue whose owner is not that from the start of run, and adds no key to such a queue of --failed-to. If a worker was killed, and the worker that replaces it finds such a queue, run ends. With --follow, workers wait until such a queue is removed. If QUEUE is the path of a file that is mounted, as in a container, the mount keeps the removed queue, and run --follow ends with status 1.\n\n"
 			"In a queue with leases (see wqctl create --help), run touches a key every third of the lease while its COMMAND runs. If wqctl is stopped for longer than a lease, another consumer gets the key. Then run prints a message, sends SIGTERM to COMMAND and its children, and ignores the exit status.\n\n"
 			"After SIGINT, SIGTERM or SIGHUP no more commands start, and those that run may finish; keys that wait for a retry stay in the queue. A second signal kills the commands, and their keys go back. If SIGINT or SIGHUP was ignored at the start, as by nohup, it stays ignored.\n\n"
-			"0 no key was given up or dropped, 1 a key was, or the second signal killed commands, or wqctl could not continue.",
+			"0 no key was given up or dropped, or a signal stopped run; 1 a key was given up or dropped, or the second signal killed commands, or wqctl could not continue.",
 		.options = (const struct argp_option[]){
 			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
 			{ "once", OPT_ONCE, NULL, 0,
@@ -634,6 +637,10 @@ static const struct command commands[] = {
 			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,
 			  "add keys that are given up to this queue, and do not park them", 0 },
+			{ "fail-on-park", OPT_FAIL_ON_PARK, NULL, 0,
+			  "exit with 1 if a key was given up or dropped, also after a signal", 0 },
+			{ "tty", OPT_TTY, NULL, 0,
+			  "COMMAND may use the terminal, and has the standard input of run; with -j 1", 0 },
 			{ "owner", OPT_OWNER, "USER", 0,
 			  "the queues may belong to this user, a name or a number, or to root", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },

@@ -120,6 +120,8 @@ struct args {
 	unsigned int scan;
 	unsigned int print;
 	unsigned int force;
+	unsigned int tty;
+	unsigned int fail_on_park;
 };
 
 /**

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 // An Item is the run of a key that a get returned. The consumer holds the key until it ends the
@@ -85,7 +86,16 @@ func (it Item) result(e end) (int32, error) {
 
 func reasonOf(why error) cReasonRec {
 	rec := cReasonRec{error: uint32(errnoOf(why))}
-	rec.len = uint32(copy(rec.text[:], why.Error()))
+	text := why.Error()
+	n := copy(rec.text[:], text)
+	// No part of a character, unless the text is not one of characters.
+	for i := n; i > n-utf8.UTFMax && n < len(text); i-- {
+		if utf8.RuneStart(text[i]) {
+			n = i
+			break
+		}
+	}
+	rec.len = uint32(n)
 	if rec.error > cMaxError {
 		rec.error = 0
 	}

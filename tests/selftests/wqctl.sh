@@ -38,6 +38,7 @@ cleanup() {
 	[ ! -e "$dir/device-for-all" ] || chmod 600 /dev/wq
 	[ ! -d "$mount" ] || umount "$mount"
 	[ ! -e "$dir/mounted" ] || umount "$dir/mounted"
+	[ ! -e "$dir/file" ] || umount /dev/wqueue/$q.r 2>/dev/null
 	unlink_queues $q
 	[ ! -d "$dir/bin" ] || end_reload
 	# a test that was killed may have left a line in it
@@ -3098,18 +3099,65 @@ test_missing_queue_advice_names_create_or_ls() {
 	done
 }
 
-test_denied_commands_explain_the_mode() {
+test_errors_name_their_cause_by_the_command_and_the_queue() {
+	local bytes who words
 	queue
-	: >"$dir/device-for-all"
-	reports 1 "you cannot open /dev/wq; use sudo" as_nobody stat $q
-	chmod 666 /dev/wq
-	reports 1 "sudo wqctl stat $q" as_nobody stat $q
-	status 0 wq stat $q
-	reports 1 "only the queue's owner and root may do that" as_nobody unlink $q
-	status 0 wq stat $q
+	ln -s /dev/wqueue/$q "$dir/link"
 	wq create -m 604 $q.r
-	status 1 as_nobody add $q.r k
-	prints "the queue has mode 0604 and uid 0, gid 0, which allow you only to read"
+	wq create -m 602 -n 1 $q.w
+	wq add $q.w only
+	status 0 as_nobody create $q.nobody
+	: >"$dir/file"
+	mount --bind /dev/wqueue/$q /dev/wqueue/$q.r
+	while IFS='|' read -r who words text; do
+		reports 1 "$text" $who $words
+	done <<-END
+	wq|unlink $q.r|something is mounted on the queue's file
+	wq|unlink $dir/link|it is a symbolic link; give the path of the queue's file
+	wq|unlink $dir/file|is not a queue's file in wqueue
+	wq|add $q.w other|the queue is full
+	as_nobody|stat $q|the queue has mode 0600 and uid 0, gid 0, which allow you neither to read nor to write
+	as_nobody|get $q.w|the queue has mode 0602 and uid 0, gid 0, which allow you only to write
+	as_nobody|run $q.w true|which allow you only to write
+	as_nobody|unlink $q|only the queue's owner and root may do that
+	END
+	umount /dev/wqueue/$q.r
+	reports 1 "which allow you only to read" as_nobody run $q.r true
+	exists "$dir/link"
+	succeeds wq stat $q >/dev/null
+	chmod 755 /dev/wqueue
+	status 1 as_nobody unlink $q.nobody
+	chmod 700 /dev/wqueue
+	prints "you may not remove names of its directory; see the directory's mode: ls -ld /dev/wqueue"
+	status 1 as_nobody stat $q.nobody
+	chmod 1777 /dev/wqueue
+	prints "you may not search its directory"
+	bytes=$(</sys/module/wq/parameters/user_bytes)
+	echo 1 >/sys/module/wq/parameters/user_bytes
+	status 1 as_nobody add $q.nobody {1..9999}
+	cp "$err" "$dir/add"
+	device_for_all
+	status 1 as_nobody create $q.more
+	echo "$bytes" >/sys/module/wq/parameters/user_bytes
+	prints "your queues would take more memory than user_bytes allows"
+	has add "the queues of its owner take as much memory as user_bytes allows" "$(<"$dir/add")"
+}
+
+test_options_of_attributes_are_given_once_and_an_order_is_one() {
+	reports 2 "--order is given twice" wq create --order fifo --order priority $q
+	reports 2 "a queue has one of the orders fifo" wq create --order priority,groups $q
+	echo "$q - - --order a" >"$dir/t.conf"
+	status 1 wq apply "$dir/t.conf"
+	prints "t.conf:1: --order: a queue has one of the orders"
+	is "lines" 1 "$(wc -l <"$err")"
+}
+
+test_an_abbreviated_directory_option_keeps_the_command() {
+	status 2 wq --dir /dev/wqueue nonsense
+	status 2 wq -C/dev/wqueue nonsense
+	queue
+	status 0 wq --direc=/dev/wqueue add $q k
+	is ready 1 "$(stats ready)"
 }
 
 test_unlink_prints_the_keys_that_it_drops() {

@@ -345,12 +345,18 @@ int wq_unlink(const char *name)
 {
 	struct wq_attrs arg = { .size = sizeof(arg) };
 	char path[PATH_MAX];
+	struct stat st;
 	int ret;
 
 	if (path_of(path, name))
 		return -1;
 	if (!path[0])
 		return copy_name(arg.name, name) ? -1 : device_call(WQ_IOC_UNLINK, &arg);
+	/* unlink(2) would remove a link, and not the queue. */
+	if (!lstat(path, &st) && S_ISLNK(st.st_mode)) {
+		errno = ELOOP;
+		return -1;
+	}
 	/* Do not remove a file of another kind. */
 	ret = is_wqueue(path);
 	if (ret <= 0) {

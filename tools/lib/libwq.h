@@ -150,7 +150,7 @@ static inline int wq_open_attr(const char *name, int oflag, mode_t mode,
  * wq_unlink() - remove the name of a queue
  *
  * The queue keeps working without a name.  When its last descriptor is closed it is
- * freed with all keys that are left.
+ * freed with all keys that are left.  It fails with ELOOP if @name is the path of a symbolic link.
  */
 int wq_unlink(const char *name);
 

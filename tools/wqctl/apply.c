@@ -49,10 +49,11 @@ struct line {
 static error_t parse_words(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
+	static int lines = 1;	/* not that with the name of the program, which is a file here */
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->err_stream = escaped_stderr();
+		state->err_stream = escaped_stderr(&lines);
 		state->child_inputs[0] = a;
 		return 0;
 	case ARGP_KEY_ARG:

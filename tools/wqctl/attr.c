@@ -148,6 +148,8 @@ static error_t parse_attr(int key, char *arg, struct argp_state *state, bool cha
 	if (r == rows + NUM_ROWS)
 		return ARGP_ERR_UNKNOWN;
 
+	if (a->attrs.set & r->bit)
+		argp_error(state, "--%s is given twice", r->option);
 	switch (r->kind) {
 	case NUMBER:
 	case TIME:
@@ -316,6 +318,21 @@ static bool report_differences(const struct args *a)
 	return set;
 }
 
+/* Which of the caller's limits leaves no room. */
+static const char *limit_text(const struct args *a)
+{
+	uint32_t keys = a->attrs.max_keys ? a->attrs.max_keys : WQ_DEFAULT_KEYS;
+	struct wq_info i;
+
+	if (wq_info(&i))
+		return "user_queues, user_keys or user_bytes would be exceeded; unlink a queue, or give a smaller --max-keys";
+	if (i.charged_queues >= i.user_queues && strcmp(a->command, "set"))
+		return "you have as many queues as user_queues allows; unlink one";
+	if (i.charged_keys + keys > i.user_keys)
+		return "the sum of the --max-keys of your queues would exceed user_keys; unlink a queue, or give a smaller --max-keys";
+	return "your queues would take more memory than user_bytes allows, or the directory has as many queues as its mount option allows; unlink a queue";
+}
+
 /* The errors of attributes that are out of range; false: another error. */
 static bool report_range(const struct args *a, int err, const char *what)
 {
@@ -323,8 +340,7 @@ static bool report_range(const struct args *a, int err, const char *what)
 		message("can't %s the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
 			what, queue_text(a));
 	else if (err == ENOSPC)
-		message("can't %s the queue '%s': the sum of your queues or of their --max-keys would exceed a limit (see wqctl info); unlink a queue, or give a smaller --max-keys",
-			what, queue_text(a));
+		message("can't %s the queue '%s': %s (see wqctl info)", what, queue_text(a), limit_text(a));
 	else
 		return false;
 	return true;

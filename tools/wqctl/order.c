@@ -23,14 +23,10 @@ static bool parse_figure(const char **text, uint32_t max, uint32_t *n)
 
 const char *parse_order(const char *text, struct wq_attrs *a)
 {
-	bool priority = !strncmp(text, "priority", 8), groups = !strncmp(text, "groups:", 7);
+	bool priority = !strncmp(text, "priority", 8) && (!text[8] || text[8] == ':'), groups = !strncmp(text, "groups:", 7);
 	bool prefix = !strncmp(text, "prefix:", 7);
 	bool good;
 
-	/* The last of several options counts. */
-	a->order = WQ_ORDER_FIFO;
-	a->order_arg = 0;
-	a->group_limit = 0;
 	if (!strcmp(text, "fifo"))
 		return NULL;
 	text += priority ? 8 : 7;
@@ -53,7 +49,7 @@ const char *parse_order(const char *text, struct wq_attrs *a)
 		a->order = WQ_ORDER_PREFIX;
 		good = parse_figure(&text, WQ_MAX_KEY, &a->order_arg) && a->order_arg;
 	} else {
-		return "the orders are fifo, priority, groups:DELIMITER and prefix:BYTES";
+		return "a queue has one of the orders fifo, priority, groups:DELIMITER and prefix:BYTES";
 	}
 	if (good && *text == ':') {
 		text++;

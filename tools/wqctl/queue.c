@@ -2,9 +2,12 @@
 /* wqctl: opening queues and reading their state, and the messages if that fails. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "wqctl.h"
@@ -104,33 +107,78 @@ static const char *missing_queue(const struct args *a, char *text, size_t size)
 	return text;
 }
 
+/* The path of the queue's file; false: names are those of /dev/wq. */
+static bool queue_path(const struct args *a, char *path, size_t size)
+{
+	struct statfs fs;
+
+	if (!a->queue)
+		return false;
+	if (strchr(a->queue, '/'))
+		snprintf(path, size, "%s", a->queue);
+	else if (!statfs(names_dir(), &fs) && (unsigned long)fs.f_type == WQ_FS_MAGIC)
+		snprintf(path, size, "%s/%s", names_dir(), a->queue);
+	else
+		return false;
+	return true;
+}
+
 static const char *access_denied(const struct args *a, char *text, size_t size)
 {
-	struct wq_stat st;
+	char path[PATH_MAX];
+	bool by_path = queue_path(a, path, sizeof(path)), reads, writes;
+	struct stat st;
 
-	if (a->fd < 0 && access(WQ_DEVICE, R_OK | W_OK))
-		snprintf(text, size, "you cannot open " WQ_DEVICE
-			 "; use sudo, or let root grant your group access with the udev rule 60-wq.rules");
-	else if (!a->queue)
+	if (a->fd >= 0) {
 		snprintf(text, size,
 			 "the queue's mode or the descriptor's access mode does not allow it; open the descriptor for both, exec N<>" WQ_DEVICE ", and see the queue's mode: wqctl stat --fd %d",
 			 a->fd);
-	else if (!stat_get(a->queue, &st))
-		snprintf(text, size,
-			 "the queue has mode %04o and uid %u, gid %u, which allow you only to %s; use sudo",
-			 st.mode & 07777, st.uid, st.gid,
-			 can_open(a->queue, O_RDONLY) ? "read" : "write");
-	else
-		snprintf(text, size,
-			 "the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat %s",
-			 a->queue);
+		return text;
+	}
+	if (!by_path && access(WQ_DEVICE, R_OK | W_OK))
+		return "you cannot open " WQ_DEVICE "; use sudo, or let root grant your group access with the udev rule 60-wq.rules";
+	if (!strcmp(a->command, "unlink") && by_path) {
+		snprintf(text, size, "you may not remove names of its directory; see the directory's mode: ls -ld %.*s",
+			 (int)(strrchr(path, '/') - path), path);
+		return text;
+	}
+	if (!by_path || stat(path, &st)) {
+		snprintf(text, size, "you may not search its directory; use sudo, or see the modes of all: namei -l %s",
+			 by_path ? path : a->queue);
+		return text;
+	}
+	reads = !access(path, R_OK);
+	writes = !access(path, W_OK);
+	snprintf(text, size, "the queue has mode %04o and uid %u, gid %u, which allow you %s; use sudo",
+		 st.st_mode & 07777, st.st_uid, st.st_gid,
+		 reads && writes ? "to read and write, so a security module denies it" :
+		 reads ? "only to read" : writes ? "only to write" : "neither to read nor to write");
 	return text;
 }
 
-/* The cause of an error as the user sees it, and the next step. */
+static const char *no_space(const struct args *a, char *text, size_t size)
+{
+	const char *q = queue_text(a);
+	struct wq_stat st;
+
+	if (a->queue ? !stat_get(a->queue, &st) : !wq_stat(a->fd, &st))
+		if (st.keys < st.max_keys) {
+			snprintf(text, size,
+				 "the queues of its owner take as much memory as user_bytes allows; process some keys, or let root raise the limit: wqctl info");
+			return text;
+		}
+	snprintf(text, size,
+		 "the queue is full; process some keys, or compare keys with max_keys: wqctl stat %s", q);
+	return text;
+}
+
+/*
+ * The cause of an error as the user sees it, and the next step: from the command, the error and what
+ * the queue and its file say.
+ */
 static const char *reason(const struct args *a, int err)
 {
-	static char text[512];
+	static char text[PATH_MAX + 256];
 	const char *q = queue_text(a);
 
 	switch (err) {
@@ -188,10 +236,11 @@ static const char *reason(const struct args *a, int err)
 		return geteuid() ? "only the queue's owner and root may do that; use sudo" :
 			"the queue belongs to a kernel module; remove the module to free it";
 	case ENOSPC:
-		snprintf(text, sizeof(text),
-			 "the queue is full; process some keys, or compare keys with max_keys: wqctl stat %s",
-			 q);
-		return text;
+		return no_space(a, text, sizeof(text));
+	case ENOMEM:
+		return "there is not enough memory; the limit can be that of the memory cgroup: see memory.max and memory.events in /sys/fs/cgroup";
+	case ELOOP:
+		return "it is a symbolic link; give the path of the queue's file, which readlink -f prints";
 	case ESHUTDOWN:
 		return "the queue is shut down";
 	case EIDRM:
@@ -200,6 +249,8 @@ static const char *reason(const struct args *a, int err)
 		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
 		return text;
 	case EBUSY:
+		if (!strcmp(a->command, "unlink"))
+			return "something is mounted on the queue's file; unmount it first: findmnt lists the mounts";
 		snprintf(text, sizeof(text), "a key is disabled; the queue's owner ends that by: wqctl enable %s KEY", q);
 		return text;
 	case EDQUOT:

@@ -80,25 +80,27 @@ static void escape(char *to, const char *from, size_t len, const char *quoted)
 	errno = err;		/* mbrtowc() sets it if the bytes are not text. */
 }
 
-/* argp prints arguments as they are. */
-static ssize_t write_escaped(void *unused, const char *text, size_t len)
+/* argp prints arguments as they are.  @left: lines to write, or NULL. */
+static ssize_t write_escaped(void *left, const char *text, size_t len)
 {
 	char *safe = malloc(4 * len + 1);
 	const char *line = text, *end;
+	int *lines = left;
 
-	(void)unused;
-	for (; safe && line < text + len; line = end + 1) {
+	for (; safe && line < text + len && (!lines || *lines); line = end + 1) {
 		end = memchr(line, '\n', text + len - line) ?: text + len;
 		escape(safe, line, end - line, "");
 		fprintf(stderr, "%s%s", safe, end < text + len ? "\n" : "");
+		if (lines && end < text + len)
+			(*lines)--;
 	}
 	free(safe);
 	return len;
 }
 
-FILE *escaped_stderr(void)
+FILE *escaped_stderr(int *lines)
 {
-	FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_escaped });
+	FILE *out = fopencookie(lines, "w", (cookie_io_functions_t){ .write = write_escaped });
 
 	if (!out)
 		return stderr;

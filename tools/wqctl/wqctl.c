@@ -689,7 +689,7 @@ static error_t parse_line(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->err_stream = escaped_stderr();
+		state->err_stream = escaped_stderr(NULL);
 		if (p->command->attributes)
 			state->child_inputs[0] = a;
 		return 0;
@@ -820,22 +820,29 @@ static void no_command(struct argp_state *state, const char *name)
 	argp_error(state, "there is no command '%s'; wqctl --help lists the commands", name);
 }
 
+/* The command, and its place on the command line. */
+struct first {
+	const struct command *command;
+	int at;
+};
+
 static error_t parse_main(int key, char *arg, struct argp_state *state)
 {
-	const struct command **command = state->input;
+	struct first *first = state->input;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->err_stream = escaped_stderr();
+		state->err_stream = escaped_stderr(NULL);
 		return 0;
 	case 'C':
 		setenv("WQ_PATH", arg, true);
 		return 0;
 	case ARGP_KEY_ARG:
-		*command = find_command(arg);
-		if (!*command)
+		first->command = find_command(arg);
+		if (!first->command)
 			no_command(state, arg);
 		/* The command parses the rest. */
+		first->at = state->next - 1;
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
@@ -899,9 +906,8 @@ int main(int argc, char **argv)
 		.options = list, .parser = parse_main,
 		.args_doc = "[COMMAND ...]", .doc = main_doc,
 	};
-	const struct command *command = NULL;
 	char docs[NUM_COMMANDS][128];
-	int used;
+	struct first first = { 0 };
 	size_t i;
 
 	open_stdio();
@@ -926,12 +932,9 @@ int main(int argc, char **argv)
 		argc = argc > 2 ? 3 : 2;
 	}
 
-	/* The command parses its own options: so stop there, and start a new parser. */
-	for (used = 1; used < argc && argv[used][0] == '-'; used++)
-		if (!strcmp(argv[used], "-C") || !strcmp(argv[used], "--directory"))
-			used++;
-	argp_parse(&argp, used < argc ? used + 1 : argc, argv, ARGP_IN_ORDER, NULL, &command);
-	if (!command)
+	/* The command parses its own options, with a parser of its own. */
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &first);
+	if (!first.command)
 		return list_queues();
-	return run_command(command, argc - used, argv + used);
+	return run_command(first.command, argc - first.at, argv + first.at);
 }

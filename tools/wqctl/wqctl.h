@@ -180,8 +180,8 @@ const char *names_dir(void);
 /* The queue of @a as wqctl commands take it: its name, or --fd N. */
 const char *queue_text(const struct args *a);
 
-/* A stream to standard error, which escapes what a terminal would obey. */
-FILE *escaped_stderr(void);
+/* A stream to standard error, which escapes what a terminal would obey.  @lines: of these alone, or NULL. */
+FILE *escaped_stderr(int *lines);
 
 /* Print a message and its reason, which can be NULL; it replaces a progress line. */
 void vmessage(const char *reason, const char *format, va_list ap);

@@ -40,6 +40,7 @@
 #include <linux/wq_source.h>
 
 #include "base/compat.h"
+#include "events/pattern.h"
 
 #define WQ_FS_NAMES	(WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | WQ_FS_CREATE | WQ_FS_DELETE)
 #define WQ_FS_EVENTS	(WQ_FS_DEFAULT | WQ_FS_CLOSE_WRITE)
@@ -60,8 +61,7 @@ static_assert(WQ_FS_MODIFY == FS_MODIFY && WQ_FS_ATTRIB == FS_ATTRIB &&
  * @root: the mark on the directory; NULL: fsnotify has freed it
  * @tree: the mark on the super block, or NULL
  * @owner: the process whose changes are left out, or NULL
- * @only_below: there are rules WQ_FS_ONLY_BELOW
- * @only_suffix: there are rules WQ_FS_ONLY_SUFFIX
+ * @has_only: there are rules WQ_FS_ONLY
  * @rules_size: bytes of @rules
  * @rules: strings
  */
@@ -74,8 +74,7 @@ struct fs_source {
 	struct fsnotify_mark *root;
 	struct fsnotify_mark *tree;
 	struct pid *owner;
-	bool only_below;
-	bool only_suffix;
+	bool has_only;
 	u32 rules_size;
 	char rules[];
 };
@@ -202,45 +201,21 @@ static enum path_result path_of(struct fs_path *p, const struct fs_source *src,
 	return result;
 }
 
-static bool is_below(const char *path, u32 len, const char *dir, u32 dir_len)
+/* Whether the rules let a path pass.  @whole: its key stands for all below it, too */
+static bool passes(const struct fs_source *src, const char *path, u32 len, bool is_dir, bool whole)
 {
-	return len >= dir_len && !memcmp(path, dir, dir_len) &&
-	       (len == dir_len || path[dir_len] == '/');
-}
-
-static bool ends_with(const char *path, u32 len, const char *suffix, u32 suffix_len)
-{
-	return len >= suffix_len && !memcmp(path + len - suffix_len, suffix, suffix_len);
-}
-
-/* Whether the rules let a path pass. */
-static bool passes(const struct fs_source *src, const char *path, u32 len, bool is_dir)
-{
-	bool below = !src->only_below, suffix = !src->only_suffix || is_dir;
+	bool only = !src->has_only;
+	enum pattern_result result;
 	const char *rule;
-	u32 n;
 
-	for (rule = src->rules; rule < src->rules + src->rules_size; rule += n + 2) {
-		n = strlen(rule + 1);
-		switch (rule[0]) {
-		case WQ_FS_ONLY_BELOW:
-			below |= is_below(path, len, rule + 1, n) ||
-				 (is_dir && is_below(rule + 1, n, path, len));
-			break;
-		case WQ_FS_ONLY_SUFFIX:
-			suffix |= ends_with(path, len, rule + 1, n);
-			break;
-		case WQ_FS_NOT_BELOW:
-			if (is_below(path, len, rule + 1, n))
-				return false;
-			break;
-		case WQ_FS_NOT_SUFFIX:
-			if (!is_dir && ends_with(path, len, rule + 1, n))
-				return false;
-			break;
-		}
+	for (rule = src->rules; rule < src->rules + src->rules_size; rule += strlen(rule) + 1) {
+		result = pattern_match(rule + 1, path, len, is_dir);
+		if (rule[0] == WQ_FS_ONLY)
+			only |= result == PATTERN_MATCH || (whole && result == PATTERN_ABOVE);
+		else if (result == PATTERN_MATCH)
+			return false;
 	}
-	return below && suffix;
+	return only;
 }
 
 /* Add the key of a path.  @whole: with all below it */
@@ -299,7 +274,7 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 					 const struct qstr *name, u32 mask)
 {
 	struct wq_source *s = READ_ONCE(src->s);
-	bool is_dir = mask & FS_ISDIR, gone;
+	bool is_dir = mask & FS_ISDIR, gone, rescan;
 	const struct inode *inode;
 	enum path_result result;
 	struct fs_path p __uninitialized;
@@ -326,9 +301,11 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 		wq_source_rescan(s, NULL, 0);
 		return;
 	}
-	if (!passes(src, p.buf + p.start, p.end - p.start, is_dir || result == PATH_CUT || gone))
+	rescan = result == PATH_CUT || gone;
+	if (!passes(src, p.buf + p.start, p.end - p.start, is_dir || rescan,
+		    (is_dir && name) || rescan))
 		return;
-	if (result == PATH_CUT || gone) {
+	if (rescan) {
 		rescan_path(s, &p);
 		return;
 	}
@@ -503,33 +480,19 @@ static int marks_add(struct fs_source *src, struct inode *inode, u32 events, boo
 static int check_rules(struct fs_source *src)
 {
 	const char *rule, *end = src->rules + src->rules_size;
-	bool path;
-	u32 n = 0;
+	u32 n = 0, inner = 0;
 
 	if (src->rules_size && end[-1])
 		return -EINVAL;
 	for (rule = src->rules; rule < end; rule += strlen(rule) + 1) {
-		if (++n > WQ_FS_MAX_RULES)
+		if (rule[0] != WQ_FS_ONLY && rule[0] != WQ_FS_EXCLUDE)
+			return -EINVAL;
+		if (!pattern_is_valid(rule + 1))
+			return -EINVAL;
+		src->has_only |= rule[0] == WQ_FS_ONLY;
+		inner += pattern_inner(rule + 1);
+		if (++n > WQ_FS_MAX_RULES || inner > WQ_FS_MAX_INNER)
 			return -E2BIG;
-		path = false;
-		switch (rule[0]) {
-		case WQ_FS_ONLY_BELOW:
-			path = true;
-			src->only_below = true;
-			break;
-		case WQ_FS_ONLY_SUFFIX:
-			src->only_suffix = true;
-			break;
-		case WQ_FS_NOT_BELOW:
-			path = true;
-			break;
-		case WQ_FS_NOT_SUFFIX:
-			break;
-		default:
-			return -EINVAL;
-		}
-		if (!rule[1] || (path && (rule[1] == '/' || rule[strlen(rule) - 1] == '/')))
-			return -EINVAL;
 	}
 	return 0;
 }

@@ -752,8 +752,10 @@ __s32 do_source(struct task *t, const struct call *c)
 	}
 	memset(t->image[KEYS], 0, sizeof(struct wq_fs_args));
 	if (fs) {
+		static const char rules[] = "+[!a-]b\0-*x*\\?\0+/a/**/b*c/";
 		struct wq_fs_args fs_args = {
 			.flags = n & 3, .events = n & 4 ? WQ_FS_ATTRIB : n & 8 ? ~0U : 0,
+			.rules = (uintptr_t)rules, .rules_size = (n >> 4) % (sizeof(rules) + 1),
 		};
 
 		dir = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

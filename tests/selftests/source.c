@@ -71,13 +71,24 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 	args.rules = addr_of("x?");
 	args.rules_size = 3;
 	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
-	args.rules = addr_of("dabc");
+	args.rules = addr_of("+abc");
 	args.rules_size = 4;	/* without its NUL */
 	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
-	args.rules = addr_of("D/a");
+	args.rules = addr_of("-[a");
 	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
-	args.rules = addr_of("da/");
+	args.rules = addr_of("+");
+	args.rules_size = 2;
 	EXPECT_EQ(-EINVAL, attach_fs(self->q, &args, 0));
+	memset(page, 'a', sizeof(page));
+	page[0] = WQ_FS_ONLY;
+	page[1] = page[WQ_FS_MAX_INNER + 3] = '*';
+	page[WQ_FS_MAX_INNER + 4] = 0;
+	args.rules = addr_of(page);
+	args.rules_size = WQ_FS_MAX_INNER + 5;
+	EXPECT_EQ(-E2BIG, attach_fs(self->q, &args, 0));
+	page[2] = '*';		/* one byte less */
+	EXPECT_LT(0, seen.id = attach_fs(self->q, &args, 0));
+	EXPECT_EQ(0, detach(self->q, seen.id));
 	args.rules = 0;
 	EXPECT_EQ(-EFAULT, attach_fs(self->q, &args, 0));
 	args.rules_size = 4097;
@@ -663,7 +674,7 @@ TEST_F(source, children_alone_are_those_of_the_directory)
 
 TEST_F(source, rules_leave_paths_out)
 {
-	static const char rules[] = "dsrc\0ddoc/x\0s.c\0Dsrc/gen\0S.tmp.c";
+	static const char rules[] = "+/src/\0+doc/x/**/*.c\0-src/gen\0-*.tmp.c";
 
 	self->fs.rules = addr_of(rules);
 	self->fs.rules_size = sizeof(rules);
@@ -681,6 +692,23 @@ TEST_F(source, rules_leave_paths_out)
 	put("srcs/a.c");
 	put("doc/a.c");
 	EXPECT_TRUE(next_is(self->q, "src/a.c"));
+	EXPECT_TRUE(next_is(self->q, "src/a.o"));
+	/* Its metadata are those of a path that no rule names, and nothing below them has changed. */
+	ASSERT_EQ(0, chmod("doc", 0700));
+	ASSERT_EQ(0, chmod(".", 0700));
+	EXPECT_TRUE(none_is_left(self->q));
+	ASSERT_EQ(0, mkdir("doc/y", 0755));
+	ASSERT_EQ(0, mkdir("doc/x", 0755));
+	EXPECT_TRUE(next_is(self->q, "doc/x/"));
+	put("doc/x/a.c");
+	EXPECT_TRUE(next_is(self->q, "doc/x/a.c"));
+	ASSERT_EQ(0, mkdir("doc/x/y", 0755));
+	EXPECT_TRUE(next_is(self->q, "doc/x/y/"));
+	put("doc/x/y/a.h");
+	put("doc/x/y/a.c");
+	EXPECT_TRUE(next_is(self->q, "doc/x/y/a.c"));
+	ASSERT_EQ(0, rename("src/gen", "src/doc"));
+	EXPECT_TRUE(next_is(self->q, "src/doc/"));
 	EXPECT_TRUE(none_is_left(self->q));
 }
 

@@ -50,6 +50,43 @@ test_attach_only_and_exclude_leave_files_out() {
 	is "keys" "a.c " "$(keys)"
 }
 
+patterns() { # EXPECTED OPTION...
+	local expected=$1
+	shift
+	"$WQCTL" unlink $q && "$WQCTL" create $q && "$WQCTL" attach "$@" $q "fs:$files/d" >/dev/null
+	touch "$files"/d/{x.c,x.h,.x.c.swp,build/x.o,src/{x.c,build/x.o,gen/x.c}}
+	is "keys of $*" "$expected" "$(keys)"
+}
+
+test_patterns_are_those_of_gitignore() {
+	mkdir -p "$files"/d/{build,src/{build,gen}}
+	patterns "src/build/x.o src/gen/x.c src/x.c x.c " --only src --only '*.c'
+	patterns "src/x.c " --only 'src/*.c'
+	patterns ".x.c.swp " --only '*.sw?'
+	patterns ".x.c.swp " --only '.*'
+	patterns "build/x.o src/build/x.o " --only 'build/*' --only '**/*.o'
+	patterns "build/x.o " --only '/build'
+	patterns ".x.c.swp src/gen/x.c src/x.c x.c x.h " --exclude build/
+	patterns "src/gen/x.c x.c " --only '*.c' --exclude 'src/*.c'
+	patterns "src/gen/x.c " --only 'src/**/gen'
+}
+
+test_a_pattern_that_can_match_nothing_is_named_with_the_next_step() {
+	bad() { reports 2 "$2" wq attach --only good --exclude "$1" $q "fs:$files/d"; }
+	bad '*.{c,h}' "write one pattern for each of '*.c', '*.h'"
+	bad 'a/{b,c,}/d' "'a/b/d', 'a/c/d', 'a//d'"
+	bad '!x' "write '\\!x'"
+	bad ./build "write '/build'"
+	bad "$files/d/build" "write '/build'"
+	bad a//b "'a//b' matches no path"
+	bad ../a "'../a' matches no path"
+	bad 'x[' "'x[' matches no path"
+	bad '[[:alpha:]]' "matches no path"
+	bad '' "'' matches no path"
+	bad "*$(printf '%0129d' 0)*" "128 between two asterisks"
+	succeeds wq attach --only '\!x' --exclude 'a\{b,c}' $q "fs:$files/d" >/dev/null
+}
+
 test_attach_prefix_is_ahead_of_each_key() {
 	succeeds wq attach --prefix src: $q "fs:$files/d" >/dev/null
 	echo a >"$files/d/one"
@@ -145,7 +182,6 @@ test_bad_arguments_of_watch_and_attach_are_named() {
 	reports 2 "is no channel" wq attach $q bpf:256
 	reports 2 "is no channel" wq attach $q bpf:
 	reports 2 "give either a command to run, or --print" wq watch net:link
-	reports 2 "has no slash" wq attach --only /x $q "fs:$files/d"
 	reports 2 "not the number of a source" wq detach $q x
 }
 

@@ -64,18 +64,63 @@ static bool parse_tables(struct spec *s, const char *names)
 	return true;
 }
 
-/* A rule for --only or --exclude: *SUFFIX is the end of a name, all else a path. */
-static void print_rule(FILE *out, const char *pattern, bool only)
+/* The first { of a pattern that stands for alternatives in a shell, or NULL. */
+static const char *find_braces(const char *pattern)
 {
-	bool suffix = pattern[0] == '*';
+	const char *p, *end;
 
-	fputc(only ? (suffix ? WQ_FS_ONLY_SUFFIX : WQ_FS_ONLY_BELOW) :
-		     (suffix ? WQ_FS_NOT_SUFFIX : WQ_FS_NOT_BELOW), out);
-	fputs(pattern + suffix, out);
-	fputc('\0', out);
+	for (p = pattern; *p; p++) {
+		p += *p == '\\' && p[1];
+		end = *p == '{' && (p == pattern || p[-1] != '\\') ? strchr(p, '}') : NULL;
+		if (end && memchr(p, ',', end - p))
+			return p;
+	}
+	return NULL;
 }
 
-static bool parse_rules(struct spec *s, const struct args *a)
+/* The patterns that a pattern with braces stands for. */
+static void refuse_braces(const char *pattern, const char *braces)
+{
+	const char *end = strchr(braces, '}'), *p = braces + 1;
+	char *texts = NULL;
+	size_t len, size;
+	FILE *out = open_memstream(&texts, &size);
+
+	for (; out && p <= end; p += len + 1) {
+		len = strcspn(p, ",}");
+		fprintf(out, "%s'%.*s%.*s%s'", p > braces + 1 ? ", " : "", (int)(braces - pattern),
+			pattern, (int)len, p, end + 1);
+	}
+	if (out)
+		fclose(out);
+	message("'%s': braces have no meaning in a pattern; write one pattern for each of %s", pattern,
+		texts ? texts : "them");
+	free(texts);
+}
+
+/* Whether @pattern has a meaning that other programs give to it, but not wq; @dir is watched. */
+static bool refuse_pattern(const char *pattern, const char *dir)
+{
+	const char *braces = find_braces(pattern);
+	size_t len = strlen(dir);
+
+	while (len > 1 && dir[len - 1] == '/')
+		len--;
+	if (*pattern == '!')
+		message("'%s': a pattern can't be an exception from others; write '\\%s' for a name that begins with '!'",
+			pattern, pattern);
+	else if (!strncmp(pattern, "./", 2))
+		message("'%s': a pattern is relative to the directory; write '%s'", pattern, pattern + 1);
+	else if (*dir == '/' && len > 1 && !strncmp(pattern, dir, len) && pattern[len] == '/')
+		message("'%s': a pattern is relative to the directory; write '%s'", pattern, pattern + len);
+	else if (braces)
+		refuse_braces(pattern, braces);
+	else
+		return false;
+	return true;
+}
+
+static bool parse_rules(struct spec *s, const struct args *a, const char *dir)
 {
 	size_t size = 0;
 	unsigned int i;
@@ -83,9 +128,13 @@ static bool parse_rules(struct spec *s, const struct args *a)
 
 	if (!a->num_rules)
 		return true;
+	for (i = 0; i < a->num_rules; i++)
+		if (refuse_pattern(a->rules[i].pattern, dir))
+			return false;
 	out = open_memstream(&s->rules, &size);
 	for (i = 0; out && i < a->num_rules; i++)
-		print_rule(out, a->rules[i].pattern, a->rules[i].only);
+		fprintf(out, "%c%s%c", a->rules[i].only ? WQ_FS_ONLY : WQ_FS_EXCLUDE,
+			a->rules[i].pattern, 0);
 	if (!out || fclose(out)) {
 		message("not enough memory");
 		return false;
@@ -103,7 +152,7 @@ static bool parse_dir(struct spec *s, const struct args *a, const char *path)
 		return false;
 	}
 	s->fs.flags = (a->children ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
-	return parse_rules(s, a);
+	return parse_rules(s, a, path);
 }
 
 static bool parse_channel(struct spec *s, const char *text)
@@ -165,6 +214,28 @@ static void spec_end(struct spec *s)
 	free(s->rules);
 }
 
+/* The kernel refuses the source: find out which of its patterns is the reason. */
+static int explain_rules(const struct spec *s)
+{
+	const char *end = s->rules + s->fs.rules_size, *rule;
+	struct wq_fs_args fs = s->fs;
+	struct wq_source_op op = s->op;
+	int q = wq_open(NULL, O_RDWR, 0, 0);
+
+	op.arg = (uintptr_t)&fs;
+	for (rule = s->rules; q >= 0 && rule < end; rule += fs.rules_size) {
+		fs.rules = (uintptr_t)rule;
+		fs.rules_size = strlen(rule) + 1;
+		if (!wq_attach(q, &op) || errno != EINVAL)
+			continue;
+		message("'%s' matches no path: a name is empty, . or .., a class such as [a-z] is empty or has no end, or a backslash has nothing behind it",
+			rule + 1);
+		return USAGE;
+	}
+	message("can't watch '%s': the kernel refuses its options", s->text);
+	return USAGE;
+}
+
 /* Attach a source.  Return the exit status. */
 static int attach(const struct args *a, int q, struct spec *s)
 {
@@ -194,8 +265,10 @@ static int attach(const struct args *a, int q, struct spec *s)
 			queue_text(a), WQ_MAX_SOURCES);
 		return FAILED;
 	case EINVAL:
-		message("can't watch '%s': a path of --only or --exclude is relative to the directory, and has no slash at either end",
-			s->text);
+		return explain_rules(s);
+	case E2BIG:
+		message("can't watch '%s': the patterns have more than %d bytes in all, or more than %d between two asterisks of a name",
+			s->text, WQ_FS_MAX_RULES_SIZE, WQ_FS_MAX_INNER);
 		return USAGE;
 	default:
 		return complain(a, "can't watch '%s'", s->text);

@@ -26,6 +26,16 @@ const char *argp_program_version = "wqctl " VERSION;
 	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
 #define TOKEN_OPTION	{ "token", OPT_TOKEN, "TOKEN", 0, \
 	"the number that wqctl get --token printed before the key", 0 }
+#define SOURCE_OPTIONS \
+	{ "only", OPT_ONLY, "PATTERN", 0, \
+	  "files: watch only what matches this pattern of gitignore(5), or another one of --only", 0 }, \
+	{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out what matches; can be repeated", 0 }, \
+	{ "children", OPT_CHILDREN, NULL, 0, \
+	  "files: only the directory and its entries, for which read permission suffices", 0 }, \
+	{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 }, \
+	{ "debounce", OPT_DEBOUNCE, "TIME", 0, \
+	  "a key is ready after this time without a further change", 0 }, \
+	{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 }
 #define END		{ 0 }
 
 /**
@@ -559,15 +569,7 @@ static const struct command commands[] = {
 			"No change is lost: if a key cannot be added, because the queue is full for instance, a rescan key is added as soon as there is room. attach prints the number of the source. A whole file system is watched, so fs needs CAP_SYS_ADMIN, unless it is --children.\n\n"
 			"0 attached, 1 failed.",
 		.options = (const struct argp_option[]){
-			{ "only", OPT_ONLY, "PATTERN", 0,
-			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
-			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
-			{ "children", OPT_CHILDREN, NULL, 0,
-			  "files: only the directory and its entries, for which read permission suffices", 0 },
-			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
-			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
-			  "a key is ready after this time without a further change", 0 },
-			{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 },
+			SOURCE_OPTIONS,
 			{ "prefix", OPT_PREFIX, "TEXT", 0, "put TEXT ahead of each key", 0 },
 			FD_OPTION, END
 		},
@@ -596,15 +598,7 @@ static const struct command commands[] = {
 			"0 stopped, and no key was given up, 1 a key was, or watch failed.",
 		.options = (const struct argp_option[]){
 			{ "print", OPT_PRINT, NULL, 0, "print each key, escaped as in a C string", 0 },
-			{ "only", OPT_ONLY, "PATTERN", 0,
-			  "files: watch this path and what is below it, or *SUFFIX: names that end so; can be repeated", 0 },
-			{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out that path, or those names", 0 },
-			{ "children", OPT_CHILDREN, NULL, 0,
-			  "files: only the directory and its entries, for which read permission suffices", 0 },
-			{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 },
-			{ "debounce", OPT_DEBOUNCE, "TIME", 0,
-			  "a key is ready after this time without a further change", 0 },
-			{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 },
+			SOURCE_OPTIONS,
 			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0, "retries of a key that fails (default: 18)", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },

@@ -166,13 +166,12 @@ struct wq_source_op {
 		       WQ_FS_CREATE | WQ_FS_DELETE)
 
 /* The first byte of a rule in wq_fs_args.rules */
-#define WQ_FS_ONLY_BELOW	'd'	/* the path is this path, or below it */
-#define WQ_FS_ONLY_SUFFIX	's'	/* the name ends with this; directories always pass */
-#define WQ_FS_NOT_BELOW		'D'	/* leave out this path and all below it */
-#define WQ_FS_NOT_SUFFIX	'S'	/* leave out names that end with this, not directories */
+#define WQ_FS_ONLY	'+'	/* leave out all that no ONLY rule matches */
+#define WQ_FS_EXCLUDE	'-'	/* leave out what the pattern matches */
 
 #define WQ_FS_MAX_RULES		32	/* rules of a source, at most */
 #define WQ_FS_MAX_RULES_SIZE	4096	/* bytes of all rules, at most */
+#define WQ_FS_MAX_INNER		128	/* bytes between two asterisks of a name, of all rules */
 
 /**
  * struct wq_fs_args - what a source of kind "fs" watches
@@ -180,11 +179,7 @@ struct wq_source_op {
  * @flags: WQ_FS_*
  * @events: WQ_FS_MODIFY and so on; 0: WQ_FS_DEFAULT
  * @reserved: must be 0
- * @rules: address of rules, or 0.  A rule is a byte of WQ_FS_ONLY_* or WQ_FS_NOT_*, one byte or
- *	more of text, and a NUL.  A path is left out if a NOT rule matches it.  If there are ONLY
- *	rules, a path is also left out if none of them matches it.  Paths in rules are relative to
- *	the directory, without a slash at either end.  A directory above the path of an ONLY_BELOW
- *	rule passes
+ * @rules: address of rules, or 0.  A rule is WQ_FS_ONLY or WQ_FS_EXCLUDE, a pattern, and a NUL
  * @rules_size: bytes of all rules
  * @reserved2: must be 0
  *
@@ -212,6 +207,27 @@ struct wq_source_op {
  * This is the path relative to the directory, or outside of the directory the path relative to the
  * root of the file system.
  *
+ * A pattern is one of gitignore(5), for paths relative to the directory:
+ *
+ *  - "*" stands for any bytes but a slash, "?" for one, "[a-c]" for one of these and "[!a-c]" for
+ *    one of the others.  After a backslash, a byte stands for itself.
+ *  - A pattern without a slash, but for one at its end, matches at any depth.  Each other pattern
+ *    matches from the directory on: "src/?.c" and "/build".
+ *  - "x/" matches directories alone.
+ *  - "**" as a name stands for any number of directories, and as the last name for all below.
+ *  - A pattern that matches a directory matches all below it, too.
+ *
+ * These points differ from gitignore(5):
+ *
+ *  - "!" at the beginning makes no exception from other patterns.  It is a byte of a name, as "#".
+ *  - There are no classes with names, such as "[[:alpha:]]".
+ *  - A pattern that can match no path is refused: with a name that is empty, "." or "..", with a
+ *    class or an escape that has no end, or with an empty class.
+ *
+ * A path is left out if a pattern of an EXCLUDE rule matches it.  If there are ONLY rules, a path
+ * is also left out if none of their patterns matches it.  But a rescan key of a directory passes if
+ * one of these patterns can match something below.
+ *
  * WQ_FS_NOT_OWN leaves out changes by the process that attached, and by its descendants up to 16
  * generations.  A process whose parent has ended is no descendant any more.
  *
@@ -224,8 +240,9 @@ struct wq_source_op {
  *  EBADF      @fd is not an open file; or WQ_FS_CHILDREN is set, and @fd is not open for reading
  *  ENOTDIR    @fd is not a directory
  *  EPERM      CAP_SYS_ADMIN is missing
- *  EINVAL     an unknown flag or event, or a rule that is none
- *  E2BIG      there are more than WQ_FS_MAX_RULES rules, or WQ_FS_MAX_RULES_SIZE bytes
+ *  EINVAL     an unknown flag or event, or a rule that is none, or whose pattern can match nothing
+ *  E2BIG      there are more than WQ_FS_MAX_RULES rules, WQ_FS_MAX_RULES_SIZE bytes, or
+ *             WQ_FS_MAX_INNER bytes between two asterisks of a name, such as 2 in "*ab*"
  *  EFAULT     @rules can't be read
  *  ENOENT     the directory was removed
  */

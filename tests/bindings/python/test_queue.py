@@ -950,7 +950,7 @@ class Sources(Case):
             top = pathlib.Path(name)
             (top / "sub").mkdir()
             (top / "skip").mkdir()
-            number = self.q.attach(wq.fs(top, not_below=["skip"], not_suffix=["~"]), prefix="t/")
+            number = self.q.attach(wq.fs(top, exclude=["skip", "*~"]), prefix="t/")
             (top / "sub/a").write_text("x")
             (top / "sub/a~").write_text("x")
             (top / "skip/b").write_text("x")
@@ -973,8 +973,8 @@ class Sources(Case):
                 (wq.fs(top, children=True), ["a", "b.c"]),
                 (wq.fs(top, events=wq.FsEvent.DELETE), []),
                 (wq.fs(top, own=False), []),
-                (wq.fs(top, only_below=["sub"]), ["sub/d"]),
-                (wq.fs(top, only_suffix=[".c"]), ["b.c"])]
+                (wq.fs(top, only=["sub"]), ["sub/d"]),
+                (wq.fs(top, only=["?.c"]), ["b.c"])]
             for watched, keys in cases:
                 with self.subTest(watched), wq.open() as q:
                     q.attach(watched)
@@ -1007,7 +1007,7 @@ class Sources(Case):
         with self.assertRaisesRegex(ValueError, "channel is 256"):
             wq.bpf(256)
         with self.assertRaisesRegex(ValueError, "NUL"):
-            wq.fs("/", not_below=["a\0b"])
+            wq.fs("/", exclude=["a\0b"])
         with self.assertRaisesRegex(ValueError, "at most 31"):
             self.q.attach(wq.net(), prefix="x" * 32)
         with self.assertRaises(FileNotFoundError):

@@ -52,9 +52,8 @@ class Watched:
 
 
 def fs(directory: Name, *, children: bool = False, own: bool = True,
-       events: FsEvent = FsEvent(0), only_below: Iterable[Name] = (),
-       only_suffix: Iterable[str] = (), not_below: Iterable[Name] = (),
-       not_suffix: Iterable[str] = ()) -> Watched:
+       events: FsEvent = FsEvent(0), only: Iterable[Name] = (),
+       exclude: Iterable[Name] = ()) -> Watched:
     """Watch a directory and all below it, by one mark on its file system.
 
     A key is a path relative to the directory: "a/b" has changed. "a/b/" is a rescan key: anything
@@ -64,16 +63,11 @@ def fs(directory: Name, *, children: bool = False, own: bool = True,
         can read the directory
     own: False leaves out changes by this process and its descendants
     events: which changes; 0: all but CLOSE_WRITE
-    only_below, not_below: relative paths, which are watched alone, or left out
-    only_suffix, not_suffix: ends of names, which are watched alone, or left out
+    only, exclude: patterns as in gitignore(5) of paths that are watched alone, or left out, see wq(4)
     """
-    rules = b"".join(
-        bytes([kind]) + name_bytes(text) + b"\0"
-        for kind, texts in ((_abi.WQ_FS_ONLY_BELOW, only_below),
-                            (_abi.WQ_FS_ONLY_SUFFIX, only_suffix),
-                            (_abi.WQ_FS_NOT_BELOW, not_below),
-                            (_abi.WQ_FS_NOT_SUFFIX, not_suffix))
-        for text in texts)
+    rules = b"".join(bytes([kind]) + name_bytes(pattern) + b"\0"
+                     for kind, patterns in ((_abi.WQ_FS_ONLY, only), (_abi.WQ_FS_EXCLUDE, exclude))
+                     for pattern in patterns)
     flags = (_abi.WQ_FS_CHILDREN if children else 0) | (0 if own else _abi.WQ_FS_NOT_OWN)
     return Watched("fs", directory=directory, flags=flags, events=events, rules=rules)
 

@@ -553,6 +553,19 @@ static void net_free(struct wq_source *s)
 	kfree(src);
 }
 
+static void describe(struct wq_source *s, u32 tables)
+{
+	static const struct net_table *const all[] = { &links, &addrs, &neighs, &routes };
+	char text[ARRAY_SIZE(all) * sizeof(all[0]->name)];
+	u32 i, len = 0;
+
+	for (i = 0; i < ARRAY_SIZE(all); i++)
+		if (tables & all[i]->bit)
+			len += scnprintf(text + len, sizeof(text) - len, "%s%.*s", len ? "," : "",
+					 all[i]->len - 1, all[i]->name);
+	wq_source_describe(s, text);
+}
+
 static int net_attach(struct wq_source *s, const void *arg)
 {
 	struct net_ns *ns = net_generic(current->nsproxy->net_ns, wq_net_id);
@@ -573,6 +586,7 @@ static int net_attach(struct wq_source *s, const void *arg)
 	src->s = s;
 	src->tables = args->tables ?: WQ_NET_ALL;
 	wq_source_set_private(s, src);
+	describe(s, src->tables);
 	watch_add(ns, src, &spare);
 	kfree(spare);
 	if (src->tables & WQ_NET_ROUTE)

@@ -87,6 +87,43 @@ test_a_pattern_that_can_match_nothing_is_named_with_the_next_step() {
 	succeeds wq attach --only '\!x' --exclude 'a\{b,c}' $q "fs:$files/d" >/dev/null
 }
 
+test_events_are_those_of_inotifywait() {
+	event() { # EVENTS EXPECTED COMMAND...
+		"$WQCTL" unlink $q && "$WQCTL" create $q && echo a >"$files/d/old" && rm -f "$files/d/new"
+		"$WQCTL" attach --events "$1" $q "fs:$files/d" >/dev/null
+		(cd "$files/d" && eval "$3")
+		is "keys of $1" "$2" "$(keys)"
+	}
+	event modify "old " 'echo b >>old; chmod 700 .; : >new'
+	event attrib "old " 'chmod 600 old; mv old new'
+	event close_write "new old " ': >new; exec 3>>old 3>&-; chmod 600 old; mkdir -p x'
+	event moved_from "old " 'mv old new'
+	event moved_to "new " 'mv old new'
+	event move "new old " 'mv old new; : >other'
+	event create "new " ': >new; rm old'
+	event delete "old " ': >new; rm old'
+	event delete,create "new old " ': >new; rm old'
+	reports 2 "'close' is no event; there are modify, attrib, close_write, moved_from, moved_to, move, create and delete" \
+		wq attach --events modify,close $q "fs:$files/d"
+	reports 2 "'' is no event" wq attach --events '' $q "fs:$files/d"
+	reports 2 "belong to fs" wq attach --events modify $q net
+}
+
+test_watch_names_the_mounts_that_it_does_not_watch() {
+	mkdir "$files/d/"{a\ b,c,other} "$files/d.not"
+	mount -t tmpfs wq-watch "$files/d/a b"
+	mount -t tmpfs wq-watch "$files/d.not"
+	mount --bind "$files/d/other" "$files/d/c"
+	"$WQCTL" watch --print "fs:$files/d" >"$out" 2>"$dir/said" &
+	local pid=$!
+	changed() { echo a >"$files/d/one"; has_line "$out" one; }
+	eventually changed
+	kill $pid
+	umount "$files/d/a b" "$files/d.not" "$files/d/c"
+	is "the messages" "$(printf "wqctl: '%s' is a mount point, and what is mounted there is not watched\n" \
+		"$files/d/a b" "$files/d/c")" "$(<"$dir/said")"
+}
+
 test_attach_prefix_is_ahead_of_each_key() {
 	succeeds wq attach --prefix src: $q "fs:$files/d" >/dev/null
 	echo a >"$files/d/one"
@@ -110,6 +147,20 @@ test_sources_lists_them_and_detach_ends_one() {
 	echo a >"$files/d/one"
 	is "keys after detach" "" "$(keys)"
 	reports 3 "no source $id" wq detach $q "$id"
+}
+
+test_sources_show_the_tables_of_a_net_source_and_print_json() {
+	"$WQCTL" attach $q net >/dev/null
+	"$WQCTL" attach --prefix 'a"' --debounce 2s $q net:route,link >/dev/null
+	has "all tables" " link,addr,neigh,route" "$("$WQCTL" sources $q)"
+	has "two tables" " link,route" "$("$WQCTL" sources $q)"
+	"$WQCTL" sources --json $q >"$out"
+	is "JSON" '["link,addr,neigh,route",0,"",""] ["link,route",2000000000,"a\"","YSI="]' "$(jq -rc \
+		'.[] | select(.state == "watching" and .kind == "net" and .error == 0) |
+			[.watches, .delay_ns, .prefix, .prefix_base64]' "$out" | paste -sd ' ')"
+	"$WQCTL" detach $q 1 && "$WQCTL" detach $q 2
+	status 3 wq sources --json $q
+	is "JSON of none" "[]" "$(<"$out")"
 }
 
 test_sources_of_a_queue_without_any_exits_with_3() {
@@ -176,7 +227,7 @@ test_attach_bpf_takes_a_channel() {
 test_bad_arguments_of_watch_and_attach_are_named() {
 	reports 2 "can't open the directory" wq watch --print "fs:$files/none"
 	reports 2 "is nothing to watch" wq watch --print nothing:x
-	reports 2 "is no table of the network" wq attach $q net:nothing
+	reports 2 "'nothing' is no table of the network; there are link, addr, neigh and route" wq attach $q net:nothing
 	reports 2 "belong to fs" wq attach --children $q net:link
 	reports 2 "belong to fs" wq attach --only x $q bpf:1
 	reports 2 "is no channel" wq attach $q bpf:256
@@ -191,6 +242,16 @@ test_watch_without_the_right_names_the_right() {
 	chmod 666 /dev/wq
 	reports 1 CAP_SYS_ADMIN as_user watch --print "fs:$files/d"
 	reports 1 CAP_BPF as_user watch --print bpf:1
+	chmod 600 /dev/wq
+}
+
+test_a_limit_of_sources_is_named() {
+	local limit=/sys/module/wq/parameters/user_sources was
+	was=$(<$limit)
+	chmod 666 /dev/wq
+	echo 0 >$limit
+	reports 1 "you have 0 sources, which is the limit user_sources" as_user watch --print net
+	echo "$was" >$limit
 	chmod 600 /dev/wq
 }
 

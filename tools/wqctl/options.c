@@ -47,6 +47,7 @@ static const struct known_option {
 	{ OPT_DEBOUNCE, "debounce", TIME, TO(after) },
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
 	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
+	{ OPT_EVENTS, "events", TEXT, TO(events) },
 	{ OPT_EXCLUDE, "exclude", RULE, .to = 0 },
 	{ OPT_FAIL_ON_PARK, "fail-on-park", FLAG, BITS(fail_on_park, 1) },
 	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },

@@ -10,12 +10,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "wqctl.h"
+#include "json.h"
+
+#define MAX_MOUNTS	4	/* that a message names */
 
 /**
  * struct spec - what a source watches
@@ -35,31 +38,53 @@ struct spec {
 	const char *text;
 };
 
-static const struct {
+struct bit {
 	const char *name;
 	uint32_t bit;
-} tables[] = {
-	{ "link", WQ_NET_LINK }, { "addr", WQ_NET_ADDR },
-	{ "neigh", WQ_NET_NEIGH }, { "route", WQ_NET_ROUTE },
 };
 
-#define NUM_TABLES	(sizeof(tables) / sizeof(*tables))
+static const struct bit tables[] = {
+	{ "link", WQ_NET_LINK }, { "addr", WQ_NET_ADDR },
+	{ "neigh", WQ_NET_NEIGH }, { "route", WQ_NET_ROUTE }, { 0 },
+};
 
-static bool parse_tables(struct spec *s, const char *names)
+/* The names of inotifywait */
+static const struct bit events[] = {
+	{ "modify", WQ_FS_MODIFY }, { "attrib", WQ_FS_ATTRIB }, { "close_write", WQ_FS_CLOSE_WRITE },
+	{ "moved_from", WQ_FS_MOVED_FROM }, { "moved_to", WQ_FS_MOVED_TO },
+	{ "move", WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO },
+	{ "create", WQ_FS_CREATE }, { "delete", WQ_FS_DELETE }, { 0 },
+};
+
+/* Print that a name is not among @bits. */
+static void refuse_name(const char *name, int len, const struct bit *bits, const char *what)
 {
-	size_t i, len;
+	char all[128] = "";
+
+	for (; bits->name; bits++) {
+		strcat(all, bits->name);
+		if (bits[1].name)
+			strcat(all, bits[2].name ? ", " : " and ");
+	}
+	message("'%.*s' is no %s; there are %s", len, name, what, all);
+}
+
+/* Set a bit for each of @names, which commas separate.  False: a message was printed. */
+static bool parse_names(uint32_t *to, const char *names, const struct bit *bits, const char *what)
+{
+	const struct bit *b;
+	size_t len;
 
 	for (; *names; names += len, names += *names == ',') {
 		len = strcspn(names, ",");
-		for (i = 0; i < NUM_TABLES; i++)
-			if (strlen(tables[i].name) == len && !memcmp(names, tables[i].name, len))
+		for (b = bits; b->name; b++)
+			if (strlen(b->name) == len && !memcmp(names, b->name, len))
 				break;
-		if (i == NUM_TABLES) {
-			message("'%.*s' is no table of the network; there are link, addr, neigh and route",
-				(int)len, names);
+		if (!b->name) {
+			refuse_name(names, len, bits, what);
 			return false;
 		}
-		s->net.tables |= tables[i].bit;
+		*to |= b->bit;
 	}
 	return true;
 }
@@ -152,7 +177,11 @@ static bool parse_dir(struct spec *s, const struct args *a, const char *path)
 		return false;
 	}
 	s->fs.flags = (a->children ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
-	return parse_rules(s, a, path);
+	if (a->events && !*a->events)
+		refuse_name("", 0, events, "event");
+	else if (!a->events || parse_names(&s->fs.events, a->events, events, "event"))
+		return parse_rules(s, a, path);
+	return false;
 }
 
 static bool parse_channel(struct spec *s, const char *text)
@@ -189,14 +218,14 @@ static bool parse_spec(struct spec *s, const struct args *a, const char *text)
 		s->op.arg_size = sizeof(s->fs);
 		return parse_dir(s, a, *rest ? rest : ".");
 	}
-	if (a->num_rules || a->children || a->own) {
-		message("--only, --exclude, --children and --own belong to fs:DIRECTORY");
+	if (a->num_rules || a->events || a->children || a->own) {
+		message("--only, --exclude, --events, --children and --own belong to fs:DIRECTORY");
 		return false;
 	}
 	if (!strcmp(s->op.kind, "net")) {
 		s->op.arg = (uintptr_t)&s->net;
 		s->op.arg_size = sizeof(s->net);
-		return parse_tables(s, rest);
+		return parse_names(&s->net.tables, rest, tables, "table of the network");
 	}
 	if (!strcmp(s->op.kind, "bpf")) {
 		s->op.arg = (uintptr_t)&s->bpf;
@@ -239,6 +268,8 @@ static int explain_rules(const struct spec *s)
 /* Attach a source.  Return the exit status. */
 static int attach(const struct args *a, int q, struct spec *s)
 {
+	struct wq_info info;
+
 	if (!wq_attach(q, &s->op))
 		return DONE;
 	switch (errno) {
@@ -261,8 +292,12 @@ static int attach(const struct args *a, int q, struct spec *s)
 		message("can't watch '%s': the module wq is older than this wqctl", s->text);
 		return FAILED;
 	case EUSERS:
-		message("can't watch '%s': the queue '%s' has %d sources, which is the limit", s->text,
-			queue_text(a), WQ_MAX_SOURCES);
+		if (!wq_info(&info) && info.charged_sources >= info.user_sources)
+			message("can't watch '%s': you have %u sources, which is the limit user_sources; detach some, or as root: echo N >/sys/module/wq/parameters/user_sources",
+				s->text, info.charged_sources);
+		else
+			message("can't watch '%s': the queue '%s' has %d sources, which is the limit",
+				s->text, queue_text(a), WQ_MAX_SOURCES);
 		return FAILED;
 	case EINVAL:
 		return explain_rules(s);
@@ -289,6 +324,50 @@ int cmd_attach(const struct args *a)
 	return ret;
 }
 
+/* Undo the escapes of a path in mountinfo: three octal digits. */
+static void unescape(char *path)
+{
+	unsigned int byte;
+	char *to = path;
+
+	for (; *path; to++) {
+		if (sscanf(path, "\\%3o", &byte) == 1) {
+			*to = byte;
+			path += 4;
+		} else {
+			*to = *path++;
+		}
+	}
+	*to = '\0';
+}
+
+/* A source watches one file system: name the others below its directory, which people expect in it. */
+static void report_mounts(const struct spec *s)
+{
+	char link[32], dir[PATH_MAX], *line = NULL, *path = NULL;
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	size_t size = 0, len, n = 0;
+	ssize_t ret;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", s->fs.fd);
+	ret = readlink(link, dir, sizeof(dir) - 1);
+	len = ret < 0 ? 0 : ret == 1 && *dir == '/' ? 0 : (size_t)ret;
+	while (ret >= 0 && mounts && getline(&line, &size, mounts) > 0) {
+		if (sscanf(line, "%*s %*s %*s %*s %ms", &path) != 1)
+			continue;
+		unescape(path);
+		if (!strncmp(path, dir, len) && path[len] == '/' && path[len + 1] && ++n <= MAX_MOUNTS)
+			message("'%s' is a mount point, and what is mounted there is not watched", path);
+		free(path);
+		path = NULL;
+	}
+	if (n > MAX_MOUNTS)
+		message("%zu more mount points are below '%s'", n - MAX_MOUNTS, s->text);
+	free(line);
+	if (mounts)
+		fclose(mounts);
+}
+
 static const char *user_text(uint32_t uid)
 {
 	static char text[32];
@@ -305,25 +384,59 @@ static const char *source_state(const struct wq_source_op *op)
 	return op->state & WQ_SOURCE_MARKED ? "rescan" : "watching";
 }
 
+static void print_source(const struct wq_source_op *op, const char *text, bool first)
+{
+	if (first)
+		printf("%4s  %-9s  %-8s  %8s  %8s  %-8s  %s\n", "ID", "STATE", "KIND", "FAILED",
+		       "RESCANS", "USER", "WATCHES");
+	printf("%4u  %-9s  %-8s  %8" PRIu64 "  %8" PRIu64 "  %-8s  %s\n", op->id, source_state(op),
+	       op->kind, (uint64_t)op->failed, (uint64_t)op->rescans, user_text(op->uid),
+	       key_text(text, strlen(text)));
+}
+
+static json_t *source_json(const struct wq_source_op *op, const char *text)
+{
+	const unsigned char *prefix = (const unsigned char *)op->prefix;
+	json_t *json = json_object();
+
+	set_number(json, "id", op->id);
+	json_object_set_new(json, "state", json_string(source_state(op)));
+	json_object_set_new(json, "kind", json_string(op->kind));
+	json_object_set_new(json, "watches", text_json((const unsigned char *)text, strlen(text)));
+	json_object_set_new(json, "watches_base64",
+			    base64_json((const unsigned char *)text, strlen(text)));
+	json_object_set_new(json, "prefix", text_json(prefix, strlen(op->prefix)));
+	json_object_set_new(json, "prefix_base64", base64_json(prefix, strlen(op->prefix)));
+	json_object_set_new(json, "with_file", json_boolean(op->flags & WQ_SOURCE_WITH_FILE));
+	set_number(json, "delay_ns", op->delay);
+	set_number(json, "failed", op->failed);
+	set_number(json, "rescans", op->rescans);
+	set_number(json, "error", op->error);
+	set_number(json, "uid", op->uid);
+	return json;
+}
+
 int cmd_sources(const struct args *a)
 {
 	char text[WQ_MAX_SOURCE_TEXT];
 	struct wq_source_op op = { .id = 0 };
-	int q = queue_open(a, OPEN_EITHER);
+	int q = queue_open(a, OPEN_EITHER), ret = DONE;
 	bool any = false;
 
-	while (!wq_source_next(q, &op, text, sizeof(text))) {
-		if (!any)
-			printf("%4s  %-9s  %-8s  %8s  %8s  %-8s  %s\n", "ID", "STATE", "KIND",
-			       "FAILED", "RESCANS", "USER", "WATCHES");
+	while (ret == DONE && !wq_source_next(q, &op, text, sizeof(text))) {
+		if (a->json)
+			ret = print_element(source_json(&op, text), !any);
+		else
+			print_source(&op, text, !any);
 		any = true;
-		printf("%4u  %-9s  %-8s  %8" PRIu64 "  %8" PRIu64 "  %-8s  %s\n", op.id,
-		       source_state(&op), op.kind, (uint64_t)op.failed, (uint64_t)op.rescans,
-		       user_text(op.uid), key_text(text, strlen(text)));
 	}
+	if (ret != DONE)
+		return ret;
 	if (errno != ENOENT)
 		return complain(a, "can't list the sources of the queue '%s'", queue_text(a));
-	if (!any)
+	if (a->json)
+		print_array_end(!any);
+	else if (!any)
 		message("the queue '%s' has no sources", queue_text(a));
 	return any ? DONE : NOTHING;
 }
@@ -378,6 +491,8 @@ int cmd_watch(const struct args *a)
 	if (run.fd < 0)
 		return complain(a, "can't make a queue");
 	ret = attach(&run, run.fd, &s);
+	if (ret == DONE && s.fs.fd >= 0 && !a->children && !a->quiet)
+		report_mounts(&s);
 	spec_end(&s);
 	if (ret != DONE)
 		return ret;

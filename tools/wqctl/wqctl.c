@@ -30,6 +30,8 @@ const char *argp_program_version = "wqctl " VERSION;
 	{ "only", OPT_ONLY, "PATTERN", 0, \
 	  "files: watch only what matches this pattern of gitignore(5), or another one of --only", 0 }, \
 	{ "exclude", OPT_EXCLUDE, "PATTERN", 0, "files: leave out what matches; can be repeated", 0 }, \
+	{ "events", OPT_EVENTS, "EVENT[,EVENT]...", 0, \
+	  "files: add a key for these events: modify, attrib, close_write, moved_from, moved_to, move, create or delete (default: all of them)", 0 }, \
 	{ "children", OPT_CHILDREN, NULL, 0, \
 	  "files: only the directory and its entries, for which read permission suffices", 0 }, \
 	{ "own", OPT_OWN, NULL, 0, "files: also what wqctl and its commands change", 0 }, \
@@ -579,7 +581,9 @@ static const struct command commands[] = {
 		.doc = "List the sources of a queue."
 			"\vFAILED: adds that failed, RESCANS: rescan keys that were added for them. STATE is watching, rescan (a rescan key waits until it can be added), unmounted, removed or ended.\n\n"
 			"0 there are sources, 1 failed, 3 there is none.",
-		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.options = (const struct argp_option[]){
+			{ "json", OPT_JSON, NULL, 0, "print the sources as JSON", 0 }, FD_OPTION, END
+		},
 		.run = cmd_sources, .queue = BY_EITHER,
 	}, {
 		.name = "detach", .args = "QUEUE ID\n--fd N ID",
@@ -592,7 +596,7 @@ static const struct command commands[] = {
 		.name = "watch", .args = "SPEC [--] COMMAND [ARG|{}]...\n--print SPEC",
 		.doc = "Run COMMAND for each file that changes, each thing of the network, or each key of a BPF program."
 			"\v" SPEC_TEXT
-			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given.\n\n"
+			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given. A source watches one file system: unless --quiet is given, watch names the mount points below the directory.\n\n"
 			"  wqctl watch fs:/srv --exclude .git --debounce 1s -- sh -c 'backup \"$1\"' sh {}\n"
 			"  wqctl watch --print net:neigh,route\n\n"
 			"0 stopped, and no key was given up, 1 a key was, or watch failed.",
@@ -601,7 +605,7 @@ static const struct command commands[] = {
 			SOURCE_OPTIONS,
 			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0, "retries of a key that fails (default: 18)", 0 },
-			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries", 0 },
+			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries and mount points", 0 },
 			END
 		},
 		.run = cmd_watch, .check = check_watch, .queue = BY_NAME,

@@ -63,6 +63,7 @@ enum {
  * @rules: --only and --exclude, in their order
  * @num_rules: number of @rules
  * @prefix: --prefix, or NULL
+ * @events: --events, or NULL
  */
 struct args {
 	const char *command;
@@ -95,6 +96,7 @@ struct args {
 	} rules[WQ_FS_MAX_RULES];
 	unsigned int num_rules;
 	const char *prefix;
+	const char *events;
 	/* Options without a value: 0 or 1, see options.c. */
 	unsigned int has_timeout;
 	unsigned int wait;

@@ -63,7 +63,7 @@ def fs(directory: Name, *, children: bool = False, own: bool = True,
         can read the directory
     own: False leaves out changes by this process and its descendants
     events: which changes; 0: all but CLOSE_WRITE
-    only, exclude: patterns as in gitignore(5) of paths that are watched alone, or left out, see wq(4)
+    only, exclude: patterns of paths that are watched alone, or left out, see wq(4)
     """
     rules = b"".join(bytes([kind]) + name_bytes(pattern) + b"\0"
                      for kind, patterns in ((_abi.WQ_FS_ONLY, only), (_abi.WQ_FS_EXCLUDE, exclude))

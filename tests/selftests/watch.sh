@@ -198,6 +198,62 @@ test_watch_runs_a_command_for_each_change_and_not_for_its_own() {
 	has_no "output" own "$(<"$out")"
 }
 
+test_watch_takes_no_name_for_an_option_and_puts_prefix_ahead() {
+	local pid
+	cd "$files/d" || exit 1
+	"$WQCTL" watch -q --max-retries 0 fs: -- cat >"$out" 2>"$err" &
+	pid=$!
+	changed() { echo text >--version; has_line "$out" text; }
+	eventually changed
+	kill $pid
+	wait $pid
+	is status 0 $?
+	cd ..
+	"$WQCTL" watch -q --scan --prefix d/ fs:d -- echo key >"$out" &
+	pid=$!
+	eventually has_line "$out" "key d/"
+	echo a >d/--version
+	eventually has_line "$out" "key d/--version"
+	kill $pid
+	wait $pid
+	reports 2 "is longer than 31 bytes" wq attach --prefix "$(printf %032d 0)" $q fs:
+}
+
+test_watch_of_a_file_sees_it_replaced_and_no_other() {
+	local pid name='a[1]*.conf'
+	cd "$files/d" || exit 1
+	echo 0 >"$name"
+	"$WQCTL" watch -q --max-retries 0 "fs:$files/d/$name" -- cat >"$out" 2>"$err" &
+	pid=$!
+	changed() { echo 1 >"$name"; has_line "$out" 1; }
+	eventually changed
+	echo 2 >temporary
+	mv temporary "$name"
+	eventually has_line "$out" 2
+	rm "$name"
+	echo 3 >a1x.conf
+	echo 4 >"$name"
+	eventually has_line "$out" 4
+	kill $pid
+	wait $pid
+	has_no "output" 3 "$(<"$out")"
+	reports 2 "belong to a directory" wq watch --print --only x "fs:$files/d/$name"
+}
+
+test_watch_of_a_file_that_changes_all_the_time_has_runs() {
+	local a b
+	"$WQCTL" watch --print --debounce 1s --debounce-limit 1ms "fs:$files/d" >"$out" &
+	a=$!
+	"$WQCTL" watch --print --debounce 400ms "fs:$files/d" >"$top/bound" &
+	b=$!
+	changed() { echo a >>"$files/d/one"; [ -s "$out" ] && [ -s "$top/bound" ]; }
+	eventually changed
+	kill $a $b
+	wait $a
+	is status 0 $?
+	reports 0 "is never ready" wq attach --debounce 1s $q "fs:$files/d"
+}
+
 test_watch_print_escapes_names() {
 	"$WQCTL" watch --print "fs:$files/d" >"$out" &
 	local pid=$!

@@ -45,6 +45,7 @@ static const struct known_option {
 	{ OPT_CHILDREN, "children", FLAG, BITS(children, 1) },
 	{ OPT_COALESCE, "coalesce", FLAG, BITS(add_flags, WQ_ADD_COALESCE) },
 	{ OPT_DEBOUNCE, "debounce", TIME, TO(after) },
+	{ OPT_DEBOUNCE_LIMIT, "debounce-limit", TIME, TO(debounce_limit), .min = 1 },
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
 	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
 	{ OPT_EVENTS, "events", TEXT, TO(events) },

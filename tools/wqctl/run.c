@@ -387,26 +387,27 @@ static char *replace(const char *word, const char *key, bool *found)
 static void exec_command(struct slot *slot, const struct wq_item *item, pid_t worker, int err)
 {
 	char **argv = calloc(args->num_words + 2, sizeof(*argv));
+	char *key = args->fd >= 0 ? watched_text(args, item->key) : (char *)item->key;
 	bool found = false;
 	unsigned int i;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != worker)
 		_exit(127);
-	for (i = 0; argv && i < args->num_words; i++) {
-		argv[i] = replace(args->words[i], item->key, &found);
+	for (i = 0; argv && key && i < args->num_words; i++) {
+		argv[i] = replace(args->words[i], key, &found);
 		if (!argv[i])
 			break;
 	}
-	if (!argv || i < args->num_words) {
+	if (!argv || !key || i < args->num_words) {
 		slot->exec_error = ENOMEM;
 		_exit(127);
 	}
 	if (!found)
-		argv[i] = (char *)item->key;
+		argv[i] = key;
 
 	setenv(RUN_QUEUE, args->queue, 1);
-	setenv(RUN_KEY, item->key, 1);
+	setenv(RUN_KEY, key, 1);
 	if (err >= 0)
 		dup2(err, STDERR_FILENO);
 	setrlimit(RLIMIT_NOFILE, &files_limit);

@@ -12,13 +12,16 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "json.h"
 
 #define MAX_MOUNTS	4	/* that a message names */
+#define DEBOUNCES	10	/* after this many times --debounce, a key is ready in any case */
 
 /**
  * struct spec - what a source watches
@@ -28,6 +31,7 @@
  * @bpf: those of kind bpf
  * @rules: text of @fs.rules, to be freed
  * @text: the SPEC
+ * @file: the path in it, if that is of a file; else NULL
  */
 struct spec {
 	struct wq_source_op op;
@@ -36,6 +40,7 @@ struct spec {
 	struct wq_bpf_args bpf;
 	char *rules;
 	const char *text;
+	const char *file;
 };
 
 struct bit {
@@ -169,18 +174,63 @@ static bool parse_rules(struct spec *s, const struct args *a, const char *dir)
 	return true;
 }
 
-static bool parse_dir(struct spec *s, const struct args *a, const char *path)
+static bool open_dir(struct spec *s, const struct args *a, const char *path)
 {
+	s->fs.flags = (a->children || s->file ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
 	s->fs.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (s->fs.fd < 0) {
+	if (s->fs.fd < 0)
 		message("can't open the directory '%s': %s", path, strerror(errno));
+	return s->fs.fd >= 0;
+}
+
+/* The rule for one entry of the directory. */
+static bool only_name(struct spec *s, const char *name)
+{
+	size_t size;
+	FILE *out = open_memstream(&s->rules, &size);
+
+	if (out)
+		fprintf(out, "%c/", WQ_FS_ONLY);
+	for (; out && *name; name++)
+		fprintf(out, strchr("*?[\\", *name) ? "\\%c" : "%c", *name);
+	if (!out || putc('\0', out) || fclose(out)) {
+		message("not enough memory");
 		return false;
 	}
-	s->fs.flags = (a->children ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
+	s->fs.rules = (uintptr_t)s->rules;
+	s->fs.rules_size = size;
+	return true;
+}
+
+/* A file is watched by its directory, as editors put another file in its place. */
+static bool parse_file(struct spec *s, const struct args *a, const char *path)
+{
+	char *real = realpath(path, NULL), *name = real ? strrchr(real, '/') : NULL;
+	bool ok;
+
+	if (a->num_rules || !name) {
+		message("'%s' is a file; --only and --exclude belong to a directory", path);
+		free(real);
+		return false;
+	}
+	s->file = path;
+	*name = '\0';
+	ok = open_dir(s, a, name > real ? real : "/") && only_name(s, name + 1);
+	free(real);
+	return ok;
+}
+
+static bool parse_path(struct spec *s, const struct args *a, const char *path)
+{
+	struct stat st;
+	bool is_file = !stat(path, &st) && !S_ISDIR(st.st_mode);
+
+	if (!(is_file ? parse_file(s, a, path) : open_dir(s, a, path)))
+		return false;
 	if (a->events && !*a->events)
 		refuse_name("", 0, events, "event");
 	else if (!a->events || parse_names(&s->fs.events, a->events, events, "event"))
-		return parse_rules(s, a, path);
+		return is_file || parse_rules(s, a, path);
 	return false;
 }
 
@@ -209,14 +259,21 @@ static bool parse_spec(struct spec *s, const struct args *a, const char *text)
 	*s = (struct spec){ .op = { .flags = a->scan ? WQ_SOURCE_SCAN : 0, .delay = a->after },
 			    .fs.fd = -1, .text = text };
 	rest = rest ? rest + 1 : "";
-	if (a->prefix)
-		strncpy(s->op.prefix, a->prefix, sizeof(s->op.prefix) - 1);
+	/* That of watch is put ahead of a key later, and has no limit. */
+	if (a->prefix && strcmp(a->command, "watch")) {
+		if (strlen(a->prefix) >= sizeof(s->op.prefix)) {
+			message("--prefix: '%s' is longer than %zu bytes", a->prefix,
+				sizeof(s->op.prefix) - 1);
+			return false;
+		}
+		strcpy(s->op.prefix, a->prefix);
+	}
 	if (len < sizeof(s->op.kind))
 		memcpy(s->op.kind, text, len);
 	if (!strcmp(s->op.kind, "fs")) {
 		s->op.arg = (uintptr_t)&s->fs;
 		s->op.arg_size = sizeof(s->fs);
-		return parse_dir(s, a, *rest ? rest : ".");
+		return parse_path(s, a, *rest ? rest : ".");
 	}
 	if (a->num_rules || a->events || a->children || a->own) {
 		message("--only, --exclude, --events, --children and --own belong to fs:DIRECTORY");
@@ -313,11 +370,15 @@ static int attach(const struct args *a, int q, struct spec *s)
 int cmd_attach(const struct args *a)
 {
 	int q = queue_open(a, O_WRONLY), ret;
+	struct wq_attrs attrs;
 	struct spec s;
 
 	if (!parse_spec(&s, a, a->words[0]))
 		return USAGE;
 	ret = attach(a, q, &s);
+	if (ret == DONE && a->after && !wq_config(q, &attrs, NULL, 0) && !attrs.debounce)
+		message("a key that changes again and again within the --debounce is never ready, as the queue '%s' has no limit; create it with --debounce TIME",
+			queue_text(a));
 	if (ret == DONE)
 		printf("%u\n", s.op.id);
 	spec_end(&s);
@@ -464,34 +525,79 @@ int cmd_detach(const struct args *a)
 	return complain(a, "can't detach the source %lu of the queue '%s'", id, queue_text(a));
 }
 
+char *watched_text(const struct args *a, const char *key)
+{
+	size_t len = a->prefix ? strlen(a->prefix) : 0;
+	bool in_dir = len && a->prefix[len - 1] == '/';
+	char *text;
+
+	/* Any key of a file's directory stands for the file. */
+	if (a->file)
+		return strdup(a->file);
+	if (!a->prefix)
+		/* A name is not to be an option of the command. */
+		return asprintf(&text, "%s%s", a->paths && *key == '-' ? "./" : "", key) < 0 ? NULL : text;
+	return asprintf(&text, "%s%s", a->prefix, in_dir && !strcmp(key, "/") ? "" : key) < 0 ? NULL : text;
+}
+
+static int printed = -1;	/* the queue of --print */
+static volatile sig_atomic_t ended;
+
+/* O_NONBLOCK ends also a get that begins after the signal. */
+static void on_end(int sig)
+{
+	int err = errno;
+
+	(void)sig;
+	ended = 1;
+	fcntl(printed, F_SETFL, O_NONBLOCK);
+	errno = err;
+}
+
 /* Print the keys as they come, until a signal. */
 static int print_keys(const struct args *a, int q)
 {
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+	struct sigaction end = { .sa_handler = on_end }, old;
 	struct wq_item item = { .token = 0 };
+	size_t i;
+	char *text;
 
-	while (!wq_done_get(q, &item, 0, WQ_OUTCOME_FORGET, WQ_FOREVER)) {
-		puts(key_text(item.key, item.len));
+	printed = q;
+	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &end, NULL);
+	while (!ended && !wq_done_get(q, &item, 0, WQ_OUTCOME_FORGET, WQ_FOREVER)) {
+		/* A key of a BPF program can have a NUL. */
+		text = memchr(item.key, '\0', item.len) ? NULL : watched_text(a, item.key);
+		puts(text ? key_text(text, strlen(text)) : key_text(item.key, item.len));
+		free(text);
 		if (fflush(stdout))
 			return FAILED;
 	}
-	return errno == EINTR ? DONE : complain(a, "can't get a key");
+	return ended ? DONE : complain(a, "can't get a key");
 }
 
 int cmd_watch(const struct args *a)
 {
 	/* Each key is a file that has changed and waits. */
-	struct wq_attrs attrs = { .max_keys = 1 << 20 };
+	struct wq_attrs attrs = { .max_keys = 1 << 20, .debounce = a->debounce_limit };
 	struct args run = *a;
 	struct spec s;
 	int ret;
 
 	if (!parse_spec(&s, a, a->queue))
 		return USAGE;
+	/* Otherwise a file that changes all the time would never have a run. */
+	if (!attrs.debounce && __builtin_mul_overflow(a->after, DEBOUNCES, &attrs.debounce))
+		attrs.debounce = INT64_MAX;
+	run.file = s.file;
+	run.paths = s.fs.fd >= 0;
 	run.fd = wq_open_attr(NULL, O_RDWR, 0, &attrs);
 	if (run.fd < 0)
 		return complain(a, "can't make a queue");
 	ret = attach(&run, run.fd, &s);
-	if (ret == DONE && s.fs.fd >= 0 && !a->children && !a->quiet)
+	if (ret == DONE && s.fs.fd >= 0 && !a->children && !s.file && !a->quiet)
 		report_mounts(&s);
 	spec_end(&s);
 	if (ret != DONE)

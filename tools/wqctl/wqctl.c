@@ -21,7 +21,7 @@
 const char *argp_program_version = "wqctl " VERSION;
 
 #define SPEC_TEXT \
-	"SPEC is fs:DIRECTORY, net:TABLES or bpf:CHANNEL. TABLES are link, addr, neigh and route, with commas between them; net without TABLES stands for all. CHANNEL is the number by which BPF programs add keys. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1, or what the program adds. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+	"SPEC is fs:DIRECTORY, fs:FILE, net:TABLES or bpf:CHANNEL. A FILE is watched by its name in its directory, as editors put a new file in the place of the old one; a symbolic link is followed at the start. TABLES are link, addr, neigh and route, with commas between them; net without TABLES stands for all. CHANNEL is the number by which BPF programs add keys. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1, or what the program adds. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
 #define TOKEN_OPTION	{ "token", OPT_TOKEN, "TOKEN", 0, \
@@ -596,13 +596,17 @@ static const struct command commands[] = {
 		.name = "watch", .args = "SPEC [--] COMMAND [ARG|{}]...\n--print SPEC",
 		.doc = "Run COMMAND for each file that changes, each thing of the network, or each key of a BPF program."
 			"\v" SPEC_TEXT
-			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given. A source watches one file system: unless --quiet is given, watch names the mount points below the directory.\n\n"
+			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given. A command gets the path of a FILE as SPEC has it, and ./ ahead of a path that begins with a hyphen, so that no name is an option. A source watches one file system: unless --quiet is given, watch names the mount points below the directory.\n\n"
 			"  wqctl watch fs:/srv --exclude .git --debounce 1s -- sh -c 'backup \"$1\"' sh {}\n"
 			"  wqctl watch --print net:neigh,route\n\n"
 			"0 stopped, and no key was given up, 1 a key was, or watch failed.",
 		.options = (const struct argp_option[]){
 			{ "print", OPT_PRINT, NULL, 0, "print each key, escaped as in a C string", 0 },
 			SOURCE_OPTIONS,
+			{ "debounce-limit", OPT_DEBOUNCE_LIMIT, "TIME", 0,
+			  "with --debounce: a key that changes again and again is ready after this time (default: 10 times the TIME of --debounce)", 0 },
+			{ "prefix", OPT_PREFIX, "TEXT", 0,
+			  "put TEXT ahead of each key that a command gets or that is printed: fs:src --prefix src/ makes them paths from the working directory", 0 },
 			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0, "retries of a key that fails (default: 18)", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries and mount points", 0 },
@@ -614,7 +618,7 @@ static const struct command commands[] = {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = "Run COMMAND for each key, until the queue is shut down or removed and no key is left."
 			"\vEach {} in COMMAND and its arguments is replaced by the key. Without {}, the key is appended as the last argument. Standard input is /dev/null, and COMMAND has no terminal, unless --tty is given. Standard error is a pipe, which run copies to its own, also for processes that outlive COMMAND. COMMAND gets no descriptor of the queue. The environment has the queue in WQ_QUEUE and the key in WQ_KEY.\n\n"
-			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot):\n\n"
+			"Pass the key as an argument of its own. Never put {} into the text of a shell script, since the shell would execute a key such as $(reboot). If a key can begin with a hyphen, put -- ahead of it, so that COMMAND does not take it for an option:\n\n"
 			"  wqctl run mail -- sh -c 'deliver \"$1\" >>log' sh {}\n\n"
 			"After a shut down, run processes the keys that are left. While the queue drains, it also waits for the keys of other consumers, because these can come back.\n\n"
 			"If COMMAND can't be executed because there is no such program, or because it may not be executed, that holds for each key: run ends, and the key goes back. If the name of the program has {} in it, or for another reason, such as a program that is just being written, the key failed. If nobody reads standard output any more, as after run | head, run ends, and the key of a command that failed goes back.\n\n"

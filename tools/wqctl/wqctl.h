@@ -63,6 +63,9 @@ enum {
  * @rules: --only and --exclude, in their order
  * @num_rules: number of @rules
  * @prefix: --prefix, or NULL
+ * @debounce_limit: --debounce-limit, in ns, or 0
+ * @file: of watch: the file that is watched, or NULL
+ * @paths: of watch: keys are paths
  * @events: --events, or NULL
  */
 struct args {
@@ -96,6 +99,9 @@ struct args {
 	} rules[WQ_FS_MAX_RULES];
 	unsigned int num_rules;
 	const char *prefix;
+	int64_t debounce_limit;
+	const char *file;
+	bool paths;
 	const char *events;
 	/* Options without a value: 0 or 1, see options.c. */
 	unsigned int has_timeout;
@@ -224,6 +230,9 @@ void order_text(char *to, size_t size, const struct wq_attrs *attrs);
 
 /* A limiter as --limiter takes it, to be freed; NULL if there is not enough memory. */
 char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);
+
+/* What a command of watch gets for a key, to be freed; NULL: there is not enough memory. */
+char *watched_text(const struct args *a, const char *key);
 
 /* Add the keys of the command line, and wait for their runs.  Return the exit status. */
 int add_and_wait(const struct args *a);

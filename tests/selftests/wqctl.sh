@@ -1246,6 +1246,8 @@ test_metrics_replace_the_output_file_atomically() {
 	is files wq.prom "$(ls -A "$dir")"
 	reports 1 "is not a regular file" wq metrics -o /dev/null $q
 	is "type of /dev/null" "character special file" "$(stat -c %F /dev/null)"
+	reports 1 "is left out: the label of another one is '$q', too" wq metrics $q $q /dev/wqueue/$q
+	is "samples" 1 "$(grep -c "^workqueue_depth" "$out")"
 	reports 1 "No such file" wq metrics -o "$dir/none/wq.prom"
 
 	mkdir "$dir/full"
@@ -1467,6 +1469,21 @@ test_save_that_is_killed_leaves_no_pause_and_the_old_file() {
 			fail "a part of a snapshot"
 	done
 	eventually add_succeeds
+	rm -f "$dir"/s*
+	SHIM_KILL=1 with_shim kill save -o "$dir/s" $q 2>/dev/null
+	is "files" "" "$(ls -A "$dir")"
+	eventually add_succeeds
+	# a signal that can be handled ends the pause, too
+	for i in 0 0.05 0.2; do
+		"$WQCTL" save -o "$dir/s" $q 2>/dev/null &
+		pid=$!
+		nap $i
+		kill $pid 2>/dev/null
+		wait $pid
+		among "status" 0 143 $?
+		succeeds wq add $q more
+		has_no "files" .tmp "$(ls -A "$dir")"
+	done
 	status 0 wq save -o "$dir/s" $q
 	is "pauses" "0" "$(wq ls | grep -c "^$q.*paused")"
 }

@@ -256,6 +256,7 @@ int cmd_save(const struct args *a)
 {
 	bool written;
 
+	save_catch_signals();
 	if (a->boot)
 		return save_boot(a);
 	return save_named(a, a->output && strcmp(a->output, "-") ? a->output : NULL, &written);

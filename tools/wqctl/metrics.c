@@ -164,6 +164,16 @@ static int read_named(const struct args *a, struct stats *stats)
 		if (read_queue(one.queue, stats)) {
 			complain(&one, "can't read the statistics of the queue '%s'", one.queue);
 			ret = FAILED;
+			continue;
+		}
+		/* Nor of two queues of one name, or of a path and a name. */
+		for (j = 0; strcmp(stats->list[j].name, stats->list[stats->count - 1].name); j++)
+			;
+		if (j < stats->count - 1) {
+			free(stats->labels[--stats->count]);
+			message("the queue '%s' is left out: the label of another one is '%s', too", one.queue,
+				stats->list[j].name);
+			ret = FAILED;
 		}
 	}
 	return ret;
@@ -194,45 +204,19 @@ static int print_stdout(const struct stats *stats)
 	return ferror(stdout) ? FAILED : DONE;
 }
 
-/* Replace the file by a rename, so that a reader sees either the old or the new text. */
-static int write_file(const char *path, const struct stats *stats)
+static int put_file(FILE *file, void *stats)
+{
+	print_all(file, stats);
+	return DONE;
+}
+
+static int write_file(const char *path, struct stats *stats)
 {
 	mode_t mask = umask(0);
-	struct stat st;
-	bool written;
-	char *temp;
-	FILE *out;
-	int fd;
+	bool replaced;
 
 	umask(mask);
-	/* The rename would replace a device such as /dev/stdout by a file. */
-	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
-		message("can't write to '%s': it is not a regular file; without -o, wqctl writes to standard output", path);
-		return FAILED;
-	}
-	if (asprintf(&temp, "%s.XXXXXX", path) < 0) {
-		message("not enough memory");
-		return FAILED;
-	}
-	fd = mkstemp(temp);
-	if (fd < 0) {
-		message("can't create the file '%s': %s", temp, strerror(errno));
-		free(temp);
-		return FAILED;
-	}
-	fchmod(fd, 0666 & ~mask);
-	out = fdopen(fd, "w");
-	if (out)
-		print_all(out, stats);
-	written = out && !ferror(out);
-	if ((out && fclose(out)) || !written || rename(temp, path)) {
-		message("can't write to '%s': %s", path, strerror(errno));
-		unlink(temp);
-		free(temp);
-		return FAILED;
-	}
-	free(temp);
-	return DONE;
+	return file_replace(path, 0666 & ~mask, put_file, stats, &replaced);
 }
 
 int cmd_metrics(const struct args *a)

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -90,9 +91,33 @@ static int renew(struct hold *h)
 	return wq_pause(h->q, h->what, HOLD_TIME);
 }
 
+static volatile sig_atomic_t stopped;
+
+static void on_stop(int sig)
+{
+	(void)sig;
+	stopped = 1;
+}
+
+void save_catch_signals(void)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+	struct sigaction stop = { .sa_handler = on_stop }, old;
+	size_t i;
+
+	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &stop, NULL);
+}
+
 int hold_renew(struct hold *h)
 {
 	struct hold *other = h;
+
+	if (stopped) {
+		errno = EINTR;
+		return -1;
+	}
 
 	do {
 		if (renew(other))
@@ -542,83 +567,24 @@ static int write_all(FILE *file, put_func *put_queues, void *arg)
 	return ret;
 }
 
-/* Make the rename of a file in its directory outlast a crash. */
-static int sync_dir(const char *path)
-{
-	char *copy = strdup(path);
-	int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	int ret = fd < 0 ? -1 : fsync(fd);
+struct put {
+	put_func *queues;
+	void *arg;
+};
 
-	free(copy);
-	if (fd >= 0)
-		close(fd);
-	return ret;
+static int put_file(FILE *file, void *arg)
+{
+	const struct put *p = arg;
+
+	return write_all(file, p->queues, p->arg);
 }
 
-/* As snapshot_write().  Unless *@written is set, the caller removes @temp, whose descriptor is @fd. */
-static int write_temp(const char *path, int fd, const char *temp, put_func *put_queues, void *arg,
-		      bool *written)
-{
-	FILE *file = fdopen(fd, "w");
-	bool good;
-	int ret;
-
-	if (!file) {
-		close(fd);
-		message("not enough memory");
-		return FAILED;
-	}
-	ret = write_all(file, put_queues, arg);
-	errno = 0;
-	good = !fflush(file) && !ferror(file) && !fsync(fd);
-	/* fclose() reports what is still wrong, such as a full disk. */
-	if (fclose(file) || !good) {
-		if (ret >= 0)
-			message("can't write '%s': %s; the file is as before", path,
-				errno ? strerror(errno) : "an error");
-		return FAILED;
-	}
-	if (ret < 0)
-		return -ret;
-	if (rename(temp, path) || sync_dir(path)) {
-		message("can't write '%s': %s", path, strerror(errno));
-		return FAILED;
-	}
-	*written = true;
-	return ret;
-}
-
-/* The file is written beside and renamed, so that a reader sees the old or the new snapshot. */
 int snapshot_write(const char *path, put_func *put_queues, void *arg, bool *written)
 {
+	struct put put = { put_queues, arg };
 	bool unused;
-	struct stat st;
-	char *temp;
-	int fd, ret;
 
-	written = written ? written : &unused;
-	*written = false;
-	/* The rename would replace a device such as /dev/stdout by a file. */
-	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
-		message("can't write '%s': it is not a regular file; -o - writes to standard output",
-			path);
-		return FAILED;
-	}
-	if (asprintf(&temp, "%s" TEMP_SUFFIX "XXXXXX", path) < 0) {
-		message("not enough memory");
-		return FAILED;
-	}
-	fd = mkostemp(temp, O_CLOEXEC);
-	if (fd < 0) {
-		message("can't create the file '%s': %s", temp, strerror(errno));
-		free(temp);
-		return FAILED;
-	}
-	ret = write_temp(path, fd, temp, put_queues, arg, written);
-	if (!*written)
-		unlink(temp);
-	free(temp);
-	return ret;
+	return file_replace(path, 0600, put_file, &put, written ? written : &unused);
 }
 
 /* The queues that a caller has paused */
@@ -847,7 +813,7 @@ static int save_words(struct save *s, struct out *o)
 	char **names = stored_names(s->a, &num);
 	int ret = num < s->a->num_words ? FAILED : DONE, one;
 
-	for (i = 0; i < num; i++) {
+	for (i = 0; i < num && !stopped; i++) {
 		if (i && !strcmp(names[i], names[i - 1]))
 			continue;
 		one = save_queue(s, names[i], o);
@@ -871,12 +837,16 @@ static int put_named(void *arg, struct out *o)
 		ret = save_words(s, o);
 	else if (queues_get(&qs))
 		ret = complain(s->a, "can't list the queues");
-	for (i = 0; i < qs.count && !ferror(o->file); i++)
+	for (i = 0; i < qs.count && !ferror(o->file) && !stopped; i++)
 		if (save_queue(s, qs.list[i].name, o))
 			ret = FAILED;
 	free(qs.list);
 	free(s->owners);
-	return ret;
+	if (!stopped)
+		return ret;
+	message("a signal ended the save");
+	o->queues = 0;
+	return FAILED;
 }
 
 int save_named(const struct args *a, const char *path, bool *written)

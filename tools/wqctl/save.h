@@ -14,9 +14,6 @@
 #define STATE_RESTORED	STATE_FILE ".restored"
 #define STATE_RELOAD	"reload.wq"
 
-/* Between the name of a snapshot and the six letters of its temporary file. */
-#define TEMP_SUFFIX	".tmp-"
-
 /* BOOT_LINE of this boot of the kernel; empty if there is none. */
 void boot_line(char *line, size_t size);
 
@@ -82,6 +79,9 @@ struct out {
 	size_t lines, queues;
 	struct hold *hold;
 };
+
+/* Let a signal end a save soon: its pauses end, and the file stays as it is. */
+void save_catch_signals(void);
 
 /* Write or check a line, whose end the function adds. */
 void out_line(struct out *o, const char *line, size_t len);

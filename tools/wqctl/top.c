@@ -757,7 +757,8 @@ static int run_terminal(const struct args *a)
 			continue;
 		sample();
 		frame();
-		next = now_ns() + a->interval;
+		if (__builtin_add_overflow(now_ns(), a->interval, &next))
+			next = INT64_MAX;
 	}
 	endwin();
 	delscreen(screen);

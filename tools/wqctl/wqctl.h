@@ -195,6 +195,17 @@ FILE *escaped_stderr(int *lines);
 void vmessage(const char *reason, const char *format, va_list ap);
 void message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Between the name of a file and the six letters of its temporary file. */
+#define TEMP_SUFFIX	".tmp-"
+
+/*
+ * Write a file that is replaced as a whole when all is on the disk.  If @put returns a number below 0,
+ * a message was printed, and the file stays as it is.  *@replaced receives whether it was replaced.
+ * Return the status that @put returned, or -status.
+ */
+int file_replace(const char *path, mode_t mode, int (*put)(FILE *file, void *arg), void *arg,
+		 bool *replaced);
+
 /* Show a progress line, which the next one replaces; only on a terminal. */
 void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void progress_end(void);

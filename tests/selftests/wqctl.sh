@@ -533,15 +533,24 @@ test_add_without_a_map_calls_for_each_line() {
 	is map yes "$(stats map)"
 }
 
-test_add_fails_at_a_line_longer_than_1024_bytes() {
-	queue
+test_add_leaves_out_a_line_longer_than_1024_bytes_or_refused_and_goes_on() {
+	queue -n 3
 	local longest
 	printf -v longest '%01024d' 0
 	status 1 wq add $q < <(echo "$longest"; echo "${longest}0"; echo after)
 	prints "line 2 of standard input is longer"
-	is keys "$longest" "$(wq get -n 9 $q)"
-	status 1 wq add $q < <(printf '%0200000d' 0)
+	is keys "$longest"$'\n'after "$(wq get -n 9 $q)"
+	status 1 wq add $q < <(printf '%0200000d\n' 0; echo after; printf %02000d 0)
 	prints "line 1 of standard input is longer"
+	prints "2 lines of standard input were refused or too long"
+	is keys after "$(wq get -n 9 $q)"
+	wq disable $q no >/dev/null
+	status 1 wq add $q < <(printf '%s\n' no a no b c)
+	prints "a key is disabled"
+	prints "the queue is full"
+	is keys $'a\nb' "$(wq get -n 9 $q)"
+	wq shutdown $q
+	status 4 wq add $q < <(echo late)
 }
 
 test_add_from_a_slow_pipe_adds_each_line_at_once() {
@@ -564,6 +573,15 @@ test_get_wait_waits_for_a_key() {
 	wq add $q late
 	wait $!
 	is key late "$(lines "$dir/key")"
+}
+
+test_get_escapes_what_a_terminal_would_obey_and_reports_a_pause() {
+	queue
+	printf 'a\033]b' | wq add $q
+	script -qec "'$WQCTL' get $q" /dev/null </dev/null >"$out"
+	is output $'a\\033]b\r' "$(<"$out")"
+	wq pause --gets $q
+	reports 3 "gets are paused" wq get $q
 }
 
 test_get_is_done_with_its_key_and_exits_3_if_empty() {

@@ -77,10 +77,44 @@ struct adder {
 	uint64_t added, coalesced;
 	bool refused;			/* the kernel refused a key */
 	uint64_t line;			/* of standard input, 0 for arguments */
+	uint64_t skipped;		/* lines of it that were refused or are too long */
+	int why;			/* the last errno of these that was reported */
+	bool too_long;			/* the rest of the line is skipped, too */
 	int64_t shown;			/* time of the last progress line, ns */
 };
 
-/* Add the keys of the batch; false with errno if a key could not be added. */
+/* Whether errno is of a key, or of the present state of the queue, and not of each key to come. */
+static bool is_of_key(const struct adder *ad)
+{
+	int err = errno;
+	struct wq_stat st;
+	bool goes_on = err == EBUSY || err == ENOSPC || err == ENOMEM || err == E2BIG ||
+		       (err == EHOSTDOWN && !wq_stat(ad->q, &st) && !(st.state & WQ_STATE_REMOVED));
+
+	errno = err;
+	return goes_on;
+}
+
+/* A stream goes on after @n lines that are refused.  Equal reasons are reported once. */
+static bool skip(struct adder *ad, uint64_t n)
+{
+	const struct args *a = ad->args;
+
+	if (a->num_words || !is_of_key(ad))
+		return false;
+	ad->skipped += n;
+	if (errno == ad->why)
+		return true;
+	ad->why = errno;
+	if (errno == E2BIG)
+		message("line %" PRIu64 " of standard input is longer than the maximum of %d bytes, and is left out",
+			ad->line, WQ_MAX_KEY);
+	else
+		complain(a, "can't add all keys to the queue '%s'", queue_text(a));
+	return true;
+}
+
+/* Add the keys of the batch; false with errno if a key could not be added, and was not skipped. */
 static bool add_flush(struct adder *ad)
 {
 	struct wq_view v;
@@ -88,17 +122,19 @@ static bool add_flush(struct adder *ad)
 
 	if (ad->batch.count && (ad->repeats ? wq_producer_add_batch(&ad->producer, &ad->batch) :
 				wq_add_batch(ad->q, &ad->batch)) < 0) {
-		err = errno;
+		err = skip(ad, ad->batch.count) ? 0 : errno;
 		ad->refused = true;
 	} else {
 		while (wq_batch_next(&ad->batch, &v)) {
-			if (v.result < 0) {
-				err = err ? err : -v.result;
-				ad->refused = true;
-			} else {
+			if (v.result >= 0) {
 				ad->added += v.result;
 				ad->coalesced += !v.result;
+				continue;
 			}
+			ad->refused = true;
+			errno = -v.result;
+			if (!skip(ad, 1))
+				err = err ? err : -v.result;
 		}
 	}
 	wq_batch_reset(&ad->batch);
@@ -145,12 +181,24 @@ static bool add_words(struct adder *ad)
 /* A line that was added before and still waits needs no call. */
 static bool add_line(struct adder *ad, const char *line, size_t len)
 {
-	ad->line++;
+	bool rest = ad->too_long;
+
+	ad->too_long = false;
+	ad->line += !rest;
+	if (rest || !len)
+		return true;
 	if (ad->repeats && wq_producer_waits(&ad->producer, line, len)) {
 		ad->coalesced++;
 		return true;
 	}
-	return len == 0 || add_key(ad, line, len);
+	if (len > WQ_MAX_KEY) {
+		errno = E2BIG;
+		return skip(ad, 1);
+	}
+	if (!add_put(ad, line, len))
+		return true;
+	/* The batch is full. */
+	return errno == E2BIG && add_flush(ad) && !add_put(ad, line, len);
 }
 
 /*
@@ -177,9 +225,10 @@ static bool add_stream(struct adder *ad, int fd)
 		have -= line - buf;
 		memmove(buf, line, have);
 		if (have > WQ_MAX_KEY) {
-			ad->line++;
-			errno = E2BIG;
-			return false;
+			if (!add_line(ad, buf, have))
+				return false;
+			ad->too_long = true;
+			have = 0;
 		}
 		if (!add_flush(ad))
 			return false;
@@ -201,10 +250,7 @@ static int add_complain(struct adder *ad)
 	if (ad->batch.count && !add_flush(ad))
 		err = errno;
 	errno = err;
-	if (err == E2BIG && ad->line)
-		message("line %" PRIu64 " of standard input is longer than the maximum of %d bytes; the keys before it were added",
-			ad->line, WQ_MAX_KEY);
-	else if (err == EINVAL && ad->refused && ad->args->priority)
+	if (err == EINVAL && ad->refused && ad->args->priority)
 		message("can't add at a level: the queue '%s' was created without --order priority",
 			queue_text(ad->args));
 	else if (err == E2BIG || err == EINVAL)
@@ -231,6 +277,10 @@ int cmd_add(const struct args *a)
 	ok = a->num_words ? add_words(&ad) : add_stream(&ad, STDIN_FILENO);
 	ret = ok ? DONE : add_complain(&ad);
 	progress_end();
+	if (ad.skipped > 1)
+		message("%" PRIu64 " lines of standard input were refused or too long", ad.skipped);
+	if (ok && ad.skipped)
+		ret = FAILED;
 	if (a->verbose || isatty(STDERR_FILENO))
 		fprintf(stderr, "%" PRIu64 " added, %" PRIu64 " coalesced\n", ad.added,
 			ad.coalesced);
@@ -257,7 +307,11 @@ static bool print_keys(const struct args *a, struct wq_batch *b)
 			continue;
 		if (a->print_token)
 			printf("%" PRIu64 " ", v.token);
-		fwrite(v.key, 1, v.len, stdout);
+		/* A terminal would obey some bytes. */
+		if (!a->nul && isatty(STDOUT_FILENO))
+			fputs(key_text(v.key, v.len), stdout);
+		else
+			fwrite(v.key, 1, v.len, stdout);
 		putchar(a->nul ? '\0' : '\n');
 	}
 	return !fflush(stdout) && !ferror(stdout);
@@ -388,8 +442,8 @@ int cmd_get(const struct args *a)
 	else if (got < 0)
 		ret = complain(a, "can't get a key of the queue '%s'", queue_text(a));
 
-	/* A script checks the exit status; only a person needs a message. */
-	if (ret == NOTHING && isatty(STDERR_FILENO) && gets_are_paused(q))
+	/* A script checks the exit status, which does not show a pause. */
+	if (ret == NOTHING && a->timeout == WQ_NOWAIT && gets_are_paused(q))
 		message("can't get a key of the queue '%s': gets are paused; the queue's owner ends that by: wqctl resume %s",
 			queue_text(a), queue_text(a));
 	else if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))

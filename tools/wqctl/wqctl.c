@@ -226,7 +226,7 @@ static const struct command commands[] = {
 		.name = "add", .args = "QUEUE [KEY...]\n--fd N [KEY...]",
 		.doc = "Add keys: the arguments, or the lines of standard input."
 			"\vEmpty lines are ignored. A key is all that a queue stores: two equal lines are one job. If a key is already waiting for its run, the add is coalesced with it. If a key is being processed, it runs once more afterwards.\n\n"
-			"For the lines of standard input, add uses the queue's map (see wqctl create --no-map): a line that was added before and still waits for its run costs no call of the kernel. wqctl stat does not count such adds as coalesced.\n\n"
+			"For the lines of standard input, add uses the queue's map (see wqctl create --no-map): a line that was added before and still waits for its run costs no call of the kernel. wqctl stat does not count such adds as coalesced. A line that is refused, because the queue is full for instance, or that is too long is left out with a message; add goes on, and its exit status is 1. After a shut down or the removal of the queue it ends.\n\n"
 			"With --wait, add waits until the keys that are given as arguments have had their runs, and its exit status shows how they ended. No run can end between the add and the wait. A command must not wait for the key that wqctl run started it for, see wqctl wait --help.\n\n"
 			"0 all keys were added or coalesced (with --wait: and their runs were done), 1 failed, or with --wait a run failed, 4 the queue is shut down, 5 a run was canceled, 6 a run did not end in time.",
 		.options = (const struct argp_option[]){
@@ -250,7 +250,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "get", .args = "QUEUE\n--fd N",
 		.doc = "Get the next key and print it."
-			"\vWith QUEUE, the key is done as soon as it is written to standard output. If the write fails, the key goes back to the queue. If the reader crashes later, nobody runs the key again. To be safe against that, use wqctl run, or hold the key with a descriptor of the shell, which gives its keys back when the shell exits:\n\n"
+			"\vOn a terminal, bytes of a key that are not text are printed as wqctl ls prints them. With QUEUE, the key is done as soon as it is written to standard output. If the write fails, the key goes back to the queue. If the reader crashes later, nobody runs the key again. To be safe against that, use wqctl run, or hold the key with a descriptor of the shell, which gives its keys back when the shell exits:\n\n"
 			"  exec 9<>/dev/wq\n"
 			"  wqctl bind --fd 9 mail\n"
 			"  while key=$(wqctl get --wait --fd 9); do\n"

@@ -126,7 +126,7 @@ test_restore_reads_a_pipe() {
 	mkfifo "$dir/pipe"
 	(exec >"$dir/pipe" && cat "$dir/s") &
 	status 0 wq restore -v "$dir/pipe"
-	is "standard output" "1 queues, 3000 keys" "$(<"$out")"
+	is "standard output" "1 queue, 3000 keys" "$(<"$out")"
 	is "ready" 3000 "$(stats ready)"
 }
 
@@ -528,8 +528,9 @@ test_save_boot_removes_what_killed_saves_have_left() {
 	mkdir "$dir/state"
 	succeeds wq create $q
 	killed_at 2 save --boot -o "$dir/state"
-	matches "files" '^queues\.wq\.tmp-......$' "$(files_of_state)"
-	touch "$dir"/state/{reload.wq,queues.failed.2,queues.wq.restored}.tmp-abcdef
+	is "files" "" "$(ls -A "$dir/state")"
+	# of a file system in which each file has a name
+	touch "$dir"/state/{queues.wq,reload.wq,queues.failed.2,queues.wq.restored}.tmp-abcdef
 	status 0 wq save --boot -o "$dir/state"
 	is "files" queues.wq "$(files_of_state)"
 	touch "$dir"/state/{reload.wq,reload.failed}.tmp-abcdef

@@ -19,7 +19,6 @@
 #include <limits.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "attr.h"
@@ -438,13 +437,12 @@ int attr_set_file(int q, const struct wq_attrs *attrs)
 	bool moves = uid != (uid_t)-1 || gid != (gid_t)-1;
 	bool sets_mode = attrs->set & WQ_ATTR_MODE, moved;
 	char path[32];
-	struct statfs st;
 	struct stat was;
 	int err;
 
 	/* The file of this queue, also if the name is another one's by now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", q);
-	if (statfs(path, &st) || (unsigned long)st.f_type != WQ_FS_MAGIC) {
+	if (!is_wqueue(path)) {
 		errno = ENODEV;
 		return -1;
 	}

@@ -36,7 +36,8 @@
 static void print_sum(const struct args *a, const struct restore *r)
 {
 	if (a->verbose)
-		printf("%zu queues, %zu keys\n", r->queues, r->keys);
+		printf("%zu queue%s, %zu key%s\n", r->queues, r->queues == 1 ? "" : "s", r->keys,
+		       r->keys == 1 ? "" : "s");
 }
 
 static int restore_file(const struct args *a)

@@ -21,7 +21,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -431,18 +430,11 @@ static bool find_mount(const char *dir, const char *type, char *to, size_t size)
 	return to[0];
 }
 
-static bool has_names(void)
-{
-	struct statfs st;
-
-	return !statfs(names_dir(), &st) && (unsigned long)st.f_type == WQ_FS_MAGIC;
-}
-
 static enum finding check_names(struct doctor *d)
 {
 	char other[512];
 
-	if (has_names())
+	if (is_wqueue(names_dir()))
 		return fine(d, "%s", names_dir());
 	if (find_mount(NULL, "wqueue", other, sizeof(other)))
 		return fault(d, "mounted-elsewhere", "wqueue is mounted on %s, and not on %s; use it there, or mount it here too: wqctl -C %s ls; mount -t wqueue none %s",
@@ -485,7 +477,7 @@ static enum finding check_device(struct doctor *d)
 		return fault(d, "no-device", "there is no " WQ_DEVICE ", though the module is loaded; make it: mknod -m 600 " WQ_DEVICE " c %u %u",
 			     major, minor);
 	/* A container that has queues by their names needs no device. */
-	if (has_names())
+	if (is_wqueue(names_dir()))
 		return fine(d, "there is no " WQ_DEVICE ", and queues with names need none");
 	return fault(d, "no-device", "there is no " WQ_DEVICE ", though the module is loaded; a container needs it, or a mount of wqueue: --device " WQ_DEVICE);
 }

@@ -86,6 +86,13 @@ const char *names_dir(void)
 	return dir && dir[0] ? dir : WQ_DIRECTORY;
 }
 
+bool is_wqueue(const char *path)
+{
+	struct statfs st;
+
+	return !statfs(path, &st) && (unsigned long)st.f_type == WQ_FS_MAGIC;
+}
+
 const char *queue_text(const struct args *a)
 {
 	static char text[16];
@@ -110,13 +117,11 @@ static const char *missing_queue(const struct args *a, char *text, size_t size)
 /* The path of the queue's file; false: names are those of /dev/wq. */
 static bool queue_path(const struct args *a, char *path, size_t size)
 {
-	struct statfs fs;
-
 	if (!a->queue)
 		return false;
 	if (strchr(a->queue, '/'))
 		snprintf(path, size, "%s", a->queue);
-	else if (!statfs(names_dir(), &fs) && (unsigned long)fs.f_type == WQ_FS_MAGIC)
+	else if (is_wqueue(names_dir()))
 		snprintf(path, size, "%s/%s", names_dir(), a->queue);
 	else
 		return false;

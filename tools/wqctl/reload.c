@@ -41,7 +41,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -423,8 +422,8 @@ static int wait_for_runs(struct reload *r)
 		progress("waiting for %u runs of the queue '%s'", st.processing, r->list[i].name);
 		if (now_ns() >= end) {
 			progress_end();
-			message("%u keys of the queue '%s' are still processing; see their holders: wqctl ls %s",
-				st.processing, r->list[i].name, r->list[i].name);
+			message("keys of the queue '%s' are still processing, %u of them; see their holders: wqctl ls %s",
+				r->list[i].name, st.processing, r->list[i].name);
 			message("wait longer with --timeout, or stop these consumers");
 			return FAILED;
 		}
@@ -640,16 +639,9 @@ static void write_parameters(const struct parameter *list, size_t num)
 	}
 }
 
-static bool is_mounted(void)
-{
-	struct statfs st;
-
-	return !statfs(names_dir(), &st) && (unsigned long)st.f_type == WQ_FS_MAGIC;
-}
-
 static int mount_again(const struct mounted *m)
 {
-	if (!m->was || is_mounted() || !mount("wqueue", names_dir(), "wqueue", m->flags, m->options))
+	if (!m->was || is_wqueue(names_dir()) || !mount("wqueue", names_dir(), "wqueue", m->flags, m->options))
 		return 0;
 	message("can't mount wqueue on %s: %s", names_dir(), strerror(errno));
 	return -1;
@@ -670,7 +662,7 @@ static bool unload(void)
 	size_t i;
 
 	while (is_loaded("wq")) {
-		while (is_mounted() && !umount2(names_dir(), 0))
+		while (is_wqueue(names_dir()) && !umount2(names_dir(), 0))
 			;
 		for (i = 0; i < NUM_MODULES; i++)
 			try_unload(modules[i]);

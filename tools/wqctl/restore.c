@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "attr.h"
@@ -260,10 +259,7 @@ static int fill(struct restore *r, const struct snapshot_queue *sq, const struct
 /* Whether the queue has a file in wqueue, and so a mode that can be changed. */
 static bool has_file(const char *name)
 {
-	struct statfs st;
-
-	return strchr(name, '/') ||
-	       (!statfs(names_dir(), &st) && (unsigned long)st.f_type == WQ_FS_MAGIC);
+	return strchr(name, '/') || is_wqueue(names_dir());
 }
 
 /* Create a queue that has room for all keys. */

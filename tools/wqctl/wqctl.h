@@ -185,6 +185,9 @@ int complain(const struct args *a, const char *format, ...) __attribute__((forma
 /* The directory in which names of queues are looked up, if wqueue is mounted there. */
 const char *names_dir(void);
 
+/* Whether a file is one of wqueue. */
+bool is_wqueue(const char *path);
+
 /* The queue of @a as wqctl commands take it: its name, or --fd N. */
 const char *queue_text(const struct args *a);
 

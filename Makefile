@@ -16,6 +16,7 @@ O	?= $(CURDIR)/build/tools
 MANDIR	?= $(PREFIX)/share/man
 UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
 UNITDIR	?= $(PREFIX)/lib/systemd/system
+UNITS	:= $(shell cd tools/system/systemd && find . -type f -printf "%P ")
 SHAREDIR ?= $(PREFIX)/share/wq
 DOCDIR	?= $(PREFIX)/share/doc/wq
 
@@ -175,7 +176,8 @@ install-tools:
 	+$(TOOLS) -C tools/lib install
 	+$(TOOLS) -C tools/wqctl install
 	install -D -m 644 tools/system/udev/60-wq.rules $(DESTDIR)$(UDEVDIR)/60-wq.rules
-	install -D -m 644 -t $(DESTDIR)$(UNITDIR) tools/system/systemd/*
+	for unit in $(UNITS); do install -D -m 644 tools/system/systemd/$$unit \
+		$(DESTDIR)$(UNITDIR)/$$unit || exit; done
 	for page in $(MAN); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker $(O)/man) && for page in $$pages; do \
@@ -194,8 +196,7 @@ install-tools:
 uninstall-tools:
 	+$(TOOLS) -C tools/lib uninstall
 	+$(TOOLS) -C tools/wqctl uninstall
-	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules $(patsubst tools/system/systemd/%,$(DESTDIR)$(UNITDIR)/%,\
-		$(wildcard tools/system/systemd/*))
+	rm -f $(DESTDIR)$(UDEVDIR)/60-wq.rules $(addprefix $(DESTDIR)$(UNITDIR)/,$(UNITS))
 	for page in $(MAN); do \
 		rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/} || exit; done
 	for maker in $(MAKE_MAN); do pages=$$($$maker --list) && for page in $$pages; do \

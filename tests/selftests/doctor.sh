@@ -434,7 +434,7 @@ test_names_closed() {
 # systemd with the project's units.  A doctor looks when all is well, and when a unit has failed.
 test_unit_failed() {
 	mkdir -p "$dir/units" "$dir/none"
-	cp "$SRC"/tools/system/systemd/*.{mount,service} "$dir/units"
+	cp -r "$SRC"/tools/system/systemd/. "$dir/units"
 	echo "[Unit]" | tee "$dir/units/sysinit.target" >"$dir/units/basic.target"
 	cat >"$dir/units/doctor.service" <<-END
 		[Unit]

@@ -208,6 +208,8 @@ func (m *member) live(ctx context.Context) error {
 			cancel()
 		}
 	}()
+	// A reason that lasts is reported once a minute.
+	reported, next := "", time.Duration(0)
 	for inner.Err() == nil && !m.isLeaving() {
 		err := m.serve(inner)
 		var end fatal
@@ -215,7 +217,11 @@ func (m *member) live(ctx context.Context) error {
 			return err
 		}
 		if inner.Err() == nil {
-			log.Print(m.opt.explain(err))
+			text, now := m.opt.explain(err).Error(), bootTime()
+			if text != reported || now >= next {
+				log.Print(text)
+				reported, next = text, now+time.Minute
+			}
 			sleep(inner, time.Second)
 		}
 	}

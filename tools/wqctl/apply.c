@@ -73,12 +73,9 @@ static void bad_line(const struct line *l, const char *text, const char *word)
 static uint32_t number_of(const struct line *l, const char *text, int base, uint32_t max,
 			  const char *wrong)
 {
-	unsigned long long n;
-	char *end;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoull(text, &end, base);
-	if (errno || *end || text[0] < '0' || text[0] > '9' || n > max)
+	if (!parse_digits(text, base, 0, max, &n))
 		bad_line(l, wrong, text);
 	return n;
 }

@@ -92,12 +92,9 @@ unsigned long long parse_number(struct argp_state *state, const char *option, co
 				const char *arg, int base, unsigned long long min,
 				unsigned long long max)
 {
-	unsigned long long n;
-	char *end;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoull(arg, &end, base);
-	if (!errno && end != arg && !*end && !strchr(arg, '-') && n >= min && n <= max)
+	if (parse_digits(arg, base, min, max, &n))
 		return n;
 	if (what)
 		argp_error(state, "--%s: '%s' is not %s", option, arg, what);

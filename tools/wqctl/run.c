@@ -1251,14 +1251,11 @@ static void block_signals(void)
 static uid_t owner_given(const struct args *a)
 {
 	const struct passwd *pw = a->owner ? getpwnam(a->owner) : NULL;
-	unsigned long n;
-	char *end;
+	uint64_t n;
 
 	if (pw || !a->owner)
 		return pw ? pw->pw_uid : (uid_t)-1;
-	errno = 0;
-	n = strtoul(a->owner, &end, 10);
-	return errno || *end || *a->owner < '0' || *a->owner > '9' || n >= UINT32_MAX ? (uid_t)-1 : n;
+	return parse_digits(a->owner, 10, 0, UINT32_MAX - 1, &n) ? n : (uid_t)-1;
 }
 
 /* Any user can take a name that is free, and the commands have the rights of the caller. */

@@ -236,12 +236,9 @@ static bool parse_path(struct spec *s, const struct args *a, const char *path)
 
 static bool parse_channel(struct spec *s, const char *text)
 {
-	unsigned long channel;
-	char *end;
+	uint64_t channel;
 
-	errno = 0;
-	channel = strtoul(text, &end, 10);
-	if (errno || end == text || *end || channel >= WQ_BPF_CHANNELS) {
+	if (!parse_digits(text, 10, 0, WQ_BPF_CHANNELS - 1, &channel)) {
 		message("'%s' is no channel; give the number that the BPF program has, 0 to %d", text,
 			WQ_BPF_CHANNELS - 1);
 		return false;
@@ -505,12 +502,9 @@ int cmd_sources(const struct args *a)
 int cmd_detach(const struct args *a)
 {
 	int q = queue_open(a, O_WRONLY);
-	char *end;
-	unsigned long id;
+	uint64_t id;
 
-	errno = 0;
-	id = strtoul(a->words[0], &end, 10);
-	if (errno || !id || *end || id > UINT32_MAX) {
+	if (!parse_digits(a->words[0], 10, 1, UINT32_MAX, &id)) {
 		message("'%s' is not the number of a source; see wqctl sources %s", a->words[0],
 			queue_text(a));
 		return USAGE;
@@ -518,11 +512,11 @@ int cmd_detach(const struct args *a)
 	if (!wq_detach(q, id))
 		return DONE;
 	if (errno == ENOENT) {
-		message("the queue '%s' has no source %lu; see wqctl sources %s", queue_text(a), id,
+		message("the queue '%s' has no source %" PRIu64 "; see wqctl sources %s", queue_text(a), id,
 			queue_text(a));
 		return NOTHING;
 	}
-	return complain(a, "can't detach the source %lu of the queue '%s'", id, queue_text(a));
+	return complain(a, "can't detach the source %" PRIu64 " of the queue '%s'", id, queue_text(a));
 }
 
 char *watched_text(const struct args *a, const char *key)

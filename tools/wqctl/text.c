@@ -140,6 +140,16 @@ void message(const char *format, ...)
 
 /* Values */
 
+bool parse_digits(const char *text, int base, uint64_t min, uint64_t max, uint64_t *n)
+{
+	char *end;
+
+	errno = 0;
+	*n = strtoull(text, &end, base);
+	/* A sign or a blank would be accepted. */
+	return !errno && *text >= '0' && *text <= '9' && !*end && *n >= min && *n <= max;
+}
+
 const char *key_text(const void *key, size_t len)
 {
 	static char text[4 * WQ_MAX_KEY + 1];

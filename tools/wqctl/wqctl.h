@@ -224,6 +224,9 @@ const char *time_text(int64_t ns);
 
 int64_t now_ns(void);
 
+/* Parse digits alone; false: they are not a number from @min to @max. */
+bool parse_digits(const char *text, int base, uint64_t min, uint64_t max, uint64_t *n);
+
 /* Parse a time such as 1.5s; false if it is not a time. */
 bool parse_time(const char *text, int64_t *ns);
 

@@ -60,8 +60,11 @@ headers:
 		echo "wq: no kernel headers at $(KDIR): install linux-headers-$$(uname -r)," >&2; \
 		echo "wq: or name their directory: make KDIR=..." >&2; exit 1; }
 
+# The kernel's compiler, unless the caller names one.
+COMPILER = $(if $(LLVM)$(filter command environment,$(origin CC)),,tools/make/compiler $(KDIR))
+
 modules: headers
-	$(MAKE) -C $(KDIR) M=$(CURDIR) $(MODARGS) modules
+	args=$$($(COMPILER)) && $(MAKE) -C $(KDIR) M=$(CURDIR) $(MODARGS) $$args modules
 
 tools:
 	@tools/make/deps gcc libc6-dev linux-libc-dev pkg-config libjansson-dev libncurses-dev

@@ -301,12 +301,21 @@ test_watch_without_the_right_names_the_right() {
 	chmod 600 /dev/wq
 }
 
-test_a_limit_of_sources_is_named() {
-	local limit=/sys/module/wq/parameters/user_sources was
+test_a_user_has_as_many_watches_as_user_sources() {
+	local limit=/sys/module/wq/parameters/user_sources was i pids=()
 	was=$(<$limit)
 	chmod 666 /dev/wq
-	echo 0 >$limit
-	reports 1 "you have 0 sources, which is the limit user_sources" as_user watch --print net
+	echo 24 >$limit
+	for ((i = 0; i < 24; i++)); do
+		as_user watch --print net >/dev/null 2>>"$out" &
+		pids+=($!)
+	done
+	all_watch() { as_user info | grep -qx 'charged_sources  *24'; }
+	eventually all_watch
+	is "what they print" "" "$(<"$out")"
+	reports 1 "you have 24 sources, which is the limit user_sources" as_user watch --print net
+	kill "${pids[@]}"
+	wait "${pids[@]}"
 	echo "$was" >$limit
 	chmod 600 /dev/wq
 }

@@ -572,6 +572,27 @@ static int print_keys(const struct args *a, int q)
 	return ended ? DONE : complain(a, "can't get a key");
 }
 
+/*
+ * Make the queue of a watch, with as many keys as @attrs, or fewer for a user who is not root: with the
+ * rest of the user's keys divided by the sources that the user may still have, all of these get a queue.
+ * If more keys wait, a rescan key stands for them.
+ */
+static int watch_queue(struct wq_attrs *attrs)
+{
+	int q = geteuid() ? -1 : wq_open_attr(NULL, O_RDWR, 0, attrs);
+	struct wq_info i;
+	uint64_t keys;
+
+	if (q >= 0 || wq_info(&i))
+		return q;
+	keys = i.charged_keys < i.user_keys ? i.user_keys - i.charged_keys : 0;
+	/* and one more, which finds the limit of sources */
+	keys /= i.charged_sources < i.user_sources ? i.user_sources - i.charged_sources + 1 : 1;
+	if (keys < attrs->max_keys)
+		attrs->max_keys = keys ? keys : 1;
+	return wq_open_attr(NULL, O_RDWR, 0, attrs);
+}
+
 int cmd_watch(const struct args *a)
 {
 	/* Each key is a file that has changed and waits. */
@@ -587,7 +608,7 @@ int cmd_watch(const struct args *a)
 		attrs.debounce = INT64_MAX;
 	run.file = s.file;
 	run.paths = s.fs.fd >= 0;
-	run.fd = wq_open_attr(NULL, O_RDWR, 0, &attrs);
+	run.fd = watch_queue(&attrs);
 	if (run.fd < 0)
 		return complain(a, "can't make a queue");
 	ret = attach(&run, run.fd, &s);

@@ -1028,7 +1028,7 @@ test_ls_stat_and_metrics_respect_the_mode() {
 	holds '.ready == 1'
 	status 0 as_nobody metrics $q.r $q.w
 	status 1 as_nobody metrics $q $q.w no.such
-	prints "can't read the statistics of the queue '$q': the queue's mode allows you neither to read nor to write; root can see its mode and owner: sudo wqctl stat $q"
+	prints "can't read the statistics of the queue '$q': the queue has mode 0600 and uid 0, gid 0, which allow you neither to read nor to write"
 	prints "can't read the statistics of the queue 'no.such': there is no queue of that name"
 	has metrics "{name=\"$q.w\"} 1" "$(<"$out")"
 	has_no metrics "\"$q\"" "$(<"$out")"
@@ -2925,6 +2925,7 @@ test_run_whose_standard_output_ended_ends_and_parks_no_key() {
 on_terminal() { script -qec "$1" /dev/null </dev/null >"$out"; }
 
 test_run_gives_its_command_the_terminal_with_tty_alone() {
+	local group owner
 	queue
 	wq add $q k
 	on_terminal "'$WQCTL' run --once --max-retries 0 $q -- sh -c 'echo >/dev/tty'"
@@ -2933,9 +2934,10 @@ test_run_gives_its_command_the_terminal_with_tty_alone() {
 	on_terminal "'$WQCTL' run --once --tty $q -- sh -c 'stty -a >$dir/stty; ps -o pgid=,tpgid= -p \$\$ >$dir/ids'
 		ps -o pgid=,tpgid= -p \$\$ >$dir/after"
 	has "stty" speed "$(<"$dir/stty")"
-	is "the process group of the terminal" "$(set -- $(<"$dir/ids"); echo $1)" \
-		"$(set -- $(<"$dir/ids"); echo $2)"
-	is "that after run" "$(set -- $(<"$dir/after"); echo $1)" "$(set -- $(<"$dir/after"); echo $2)"
+	read -r group owner <"$dir/ids"
+	is "the process group of the terminal" "$group" "$owner"
+	read -r group owner <"$dir/after"
+	is "that after run" "$group" "$owner"
 	reports 2 "--tty needs -j 1" wq run --tty -j 2 $q true
 }
 

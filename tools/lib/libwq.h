@@ -13,8 +13,8 @@
  *
  * A call that fails returns -1 and sets errno.  <linux/wq.h> describes the errors.
  * ENODEV is libwq's own: there is no /dev/wq, because the module is not loaded.  Only
- * wq_queues() and calls on a struct wq_batch or a struct wq_producer allocate memory.  All calls are thread
- * safe, but two threads must not use one of these structs at once.
+ * wq_queues() and calls on a struct wq_batch or a struct wq_producer allocate memory.  All calls
+ * are thread safe, but two threads must not use one of these structs at once.
  *
  * Work through a queue:
  *
@@ -176,8 +176,9 @@ int wq_unlink(const char *name);
  * If the file of a queue is mounted, as in a container, the mount keeps the removed queue, and the
  * call fails with EIDRM at the timeout.  Another mount of the new file is needed.
  *
- * Return: 1; 0: the queue of @q was not removed; -1 with ETIMEDOUT, EINTR or, at the timeout, EACCES or
- * EIDRM.  It fails with EBADF, ENOTTY or ENOTCONN if @q is not a descriptor of a queue, and leaves it.
+ * Return: 1; 0: the queue of @q was not removed; -1 with ETIMEDOUT, EINTR or, at the timeout,
+ * EACCES or EIDRM.  It fails with EBADF, ENOTTY or ENOTCONN if @q is not a descriptor of a queue, and
+ * leaves it.
  */
 int wq_reopen(int q, const char *name, int oflag, int64_t timeout);
 

@@ -178,8 +178,8 @@ static const char *no_space(const struct args *a, char *text, size_t size)
 }
 
 /*
- * The cause of an error as the user sees it, and the next step: from the command, the error and what
- * the queue and its file say.
+ * The cause of an error as the user sees it, and the next step.  They follow from the command, the
+ * error, the queue and its file.
  */
 static const char *reason(const struct args *a, int err)
 {

@@ -12,10 +12,10 @@
  *  - A worker holds one key, by an open file that its command does not have.
  *  - The parent and its workers share their table of open files.  So the file of a worker that is
  *    killed stays open until the parent closes it.
- *  - A worker and its command are a session of their own, with --tty a process group.  If a worker is killed, the parent kills
- *    the rest of its process group, waits until all of them are gone, and closes its file, so that
- *    the key goes back.  Then it forks a new worker.  A process that left the group, as a daemon
- *    does, holds up nothing.
+ *  - A worker and its command are a session of their own, with --tty a process group.  If a worker
+ *    is killed, the parent kills the rest of its process group, waits until all of them are gone,
+ *    and closes its file, so that the key goes back.  Then it forks a new worker.  A process that
+ *    left the group, as a daemon does, holds up nothing.
  *  - If the parent dies, its workers exit after their current command.  If a worker is killed then,
  *    its key goes back when the last worker has exited.
  *  - If a command fails, one call ends the run and delays the retry, so that the key is
@@ -315,8 +315,8 @@ static bool errors_copy(const struct wq_item *item)
 }
 
 /*
- * A process that the command left behind writes to the pipe: another process copies that, outside of
- * the worker's session, as long as there is a writer.
+ * A process that the command left behind writes to the pipe: another process, outside of the
+ * worker's session, copies that as long as there is a writer.
  */
 static void errors_leave(void)
 {
@@ -471,9 +471,9 @@ static void wait_until_fork_succeeds(void)
 }
 
 /*
- * Fork, and retry if that fails: an error is not a failure of the key.  If it fails for long, the key
- * goes back, as another consumer may be able to run it.  Return -1 if the worker has to stop, or no
- * longer holds the key.
+ * Fork, and retry if that fails: an error is not a failure of the key.  If it fails for long, the
+ * key goes back, as another consumer may be able to run it.  Return -1 if the worker has to stop,
+ * or no longer holds the key.
  */
 static pid_t fork_command(struct slot *slot, const struct wq_item *item)
 {
@@ -1102,7 +1102,7 @@ static bool bury(struct slot *slot)
 {
 	siginfo_t info;
 
-	/* The parent is the subreaper of its descendants, so it is the parent of those that are left. */
+	/* The parent is the subreaper, and so the parent of those that are left. */
 	if (!waitid(P_PGID, slot->group, &info, WEXITED | WNOHANG | WNOWAIT) || errno != ECHILD)
 		return true;
 	slot->group = 0;
@@ -1206,7 +1206,7 @@ static void summary(const struct totals *t, double secs)
 		t->retries == 1 ? "retry" : "retries", t->given_up, dropped, expired, secs);
 }
 
-/* What the parent and its workers share: the table of open files, with some for each worker. */
+/* The parent and its workers share a table of open files, which has some for each worker. */
 static void prepare_files(void)
 {
 	struct rlimit limit;
@@ -1271,7 +1271,7 @@ static bool may_run(const struct args *a, enum name name)
 	return false;
 }
 
-/* Whether the queues may be used; @st: the statistics of the queue.  DONE, or a message was printed. */
+/* Whether the queues may be used.  DONE, and @st has the statistics; or a message was printed. */
 static int check_queues(const struct args *a, int q, struct wq_stat *st)
 {
 	int to;

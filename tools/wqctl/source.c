@@ -519,21 +519,6 @@ int cmd_detach(const struct args *a)
 	return complain(a, "can't detach the source %" PRIu64 " of the queue '%s'", id, queue_text(a));
 }
 
-char *watched_text(const struct args *a, const char *key)
-{
-	size_t len = a->prefix ? strlen(a->prefix) : 0;
-	bool in_dir = len && a->prefix[len - 1] == '/';
-	char *text;
-
-	/* Any key of a file's directory stands for the file. */
-	if (a->file)
-		return strdup(a->file);
-	if (!a->prefix)
-		/* A name is not to be an option of the command. */
-		return asprintf(&text, "%s%s", a->paths && *key == '-' ? "./" : "", key) < 0 ? NULL : text;
-	return asprintf(&text, "%s%s", a->prefix, in_dir && !strcmp(key, "/") ? "" : key) < 0 ? NULL : text;
-}
-
 static int printed = -1;	/* the queue of --print */
 static volatile sig_atomic_t ended;
 

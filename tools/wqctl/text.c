@@ -158,6 +158,21 @@ const char *key_text(const void *key, size_t len)
 	return text;
 }
 
+char *watched_text(const struct args *a, const char *key)
+{
+	size_t len = a->prefix ? strlen(a->prefix) : 0;
+	bool in_dir = len && a->prefix[len - 1] == '/';
+	char *text;
+
+	/* Any key of a file's directory stands for the file. */
+	if (a->file)
+		return strdup(a->file);
+	if (!a->prefix)
+		/* A name is not to be an option of the command. */
+		return asprintf(&text, "%s%s", a->paths && *key == '-' ? "./" : "", key) < 0 ? NULL : text;
+	return asprintf(&text, "%s%s", a->prefix, in_dir && !strcmp(key, "/") ? "" : key) < 0 ? NULL : text;
+}
+
 const char *state_text(unsigned int state)
 {
 	static char text[96];

@@ -191,7 +191,7 @@ bool is_wqueue(const char *path);
 /* The queue of @a as wqctl commands take it: its name, or --fd N. */
 const char *queue_text(const struct args *a);
 
-/* A stream to standard error, which escapes what a terminal would obey.  @lines: of these alone, or NULL. */
+/* A stream to standard error, which escapes what a terminal would obey.  @lines: at most, or NULL. */
 FILE *escaped_stderr(int *lines);
 
 /* Print a message and its reason, which can be NULL; it replaces a progress line. */
@@ -202,9 +202,9 @@ void message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define TEMP_SUFFIX	".tmp-"
 
 /*
- * Write a file that is replaced as a whole when all is on the disk.  If @put returns a number below 0,
- * a message was printed, and the file stays as it is.  *@replaced receives whether it was replaced.
- * Return the status that @put returned, or -status.
+ * Write a file that is replaced as a whole when all is on the disk.  If @put returns a number below
+ * 0, it has printed a message, and the file stays as it is.  *@replaced receives whether it was
+ * replaced.  Return the status that @put returned, or -status.
  */
 int file_replace(const char *path, mode_t mode, int (*put)(FILE *file, void *arg), void *arg,
 		 bool *replaced);
@@ -248,7 +248,7 @@ void order_text(char *to, size_t size, const struct wq_attrs *attrs);
 /* A limiter as --limiter takes it, to be freed; NULL if there is not enough memory. */
 char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);
 
-/* What a command of watch gets for a key, to be freed; NULL: there is not enough memory. */
+/* The text that a command of watch gets for a key, to be freed; NULL: not enough memory. */
 char *watched_text(const struct args *a, const char *key);
 
 /* Add the keys of the command line, and wait for their runs.  Return the exit status. */

@@ -597,7 +597,7 @@ static const struct command commands[] = {
 		.doc = "Run COMMAND for each file that changes, each thing of the network, or each key of a BPF program."
 			"\v" SPEC_TEXT
 			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given. A command gets the path of a FILE as SPEC has it, and ./ ahead of a path that begins with a hyphen, so that no name is an option. A source watches one file system: unless --quiet is given, watch names the mount points below the directory.\n\n"
-			"  wqctl watch fs:/srv --exclude .git --debounce 1s -- sh -c 'backup \"$1\"' sh {}\n"
+			"  wqctl watch fs:/srv --prefix /srv/ --exclude .git --debounce 1s -- backup {}\n"
 			"  wqctl watch --print net:neigh,route\n\n"
 			"0 stopped, and no key was given up, 1 a key was, or watch failed.",
 		.options = (const struct argp_option[]){

@@ -43,7 +43,6 @@
 #include "events/pattern.h"
 
 #define WQ_FS_NAMES	(WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | WQ_FS_CREATE | WQ_FS_DELETE)
-#define WQ_FS_EVENTS	(WQ_FS_DEFAULT | WQ_FS_CLOSE_WRITE)
 #define WQ_FS_ANCESTORS	16	/* generations of processes that are looked at */
 
 static_assert(WQ_FS_MODIFY == FS_MODIFY && WQ_FS_ATTRIB == FS_ATTRIB &&
@@ -328,7 +327,7 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 		d = alias = dir && name ? d_find_any_alias(dir) : NULL;
 	} else {
 		name = NULL;
-		d = mask & WQ_FS_EVENTS ? fsnotify_data_dentry(data, data_type) : NULL;
+		d = mask & WQ_FS_DEFAULT ? fsnotify_data_dentry(data, data_type) : NULL;
 	}
 	if (d) {
 		rcu_read_lock();
@@ -589,7 +588,7 @@ static int fs_attach(struct wq_source *s, const void *arg)
 	struct file *file;
 	int ret;
 
-	if (args->flags & ~(WQ_FS_CHILDREN | WQ_FS_NOT_OWN) || args->events & ~WQ_FS_EVENTS ||
+	if (args->flags & ~(WQ_FS_CHILDREN | WQ_FS_NOT_OWN) || args->events & ~WQ_FS_DEFAULT ||
 	    args->reserved || args->reserved2)
 		return -EINVAL;
 	file = fget_raw(args->fd);

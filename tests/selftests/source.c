@@ -8,6 +8,8 @@
 #include "wq_users.h"
 
 #include <dirent.h>
+#include <linux/aio_abi.h>
+#include <linux/io_uring.h>
 
 TEST_F(source, attach_of_an_unknown_kind_fails_with_ENOENT)
 {
@@ -586,6 +588,96 @@ TEST_F(source, create_write_unlink_and_attributes_name_the_file)
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
+/* Write "new" to the start of a file by libaio. */
+static int write_by_aio(int fd)
+{
+	struct iocb cb = {
+		.aio_lio_opcode = IOCB_CMD_PWRITE, .aio_fildes = fd, .aio_buf = addr_of("new"),
+		.aio_nbytes = 3,
+	}, *cbs[] = { &cb };
+	struct io_event done;
+	aio_context_t ctx = 0;
+
+	CHECK(!syscall(__NR_io_setup, 1, &ctx));
+	CHECK(syscall(__NR_io_submit, ctx, 1, cbs) == 1);
+	CHECK(syscall(__NR_io_getevents, ctx, 1, 1, &done, NULL) == 1 && done.res == 3);
+	CHECK(!syscall(__NR_io_destroy, ctx));
+	return 0;
+}
+
+/* The same by io_uring. */
+static int write_by_uring(int fd)
+{
+	struct io_uring_params p = {};
+	int ring = syscall(__NR_io_uring_setup, 1, &p);
+	struct io_uring_sqe *sqe;
+	char *sq, *cq;
+
+	CHECK(ring >= 0);
+	sq = mmap(NULL, p.sq_off.array + 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring,
+		  IORING_OFF_SQ_RING);
+	cq = mmap(NULL, p.cq_off.cqes + 2 * sizeof(struct io_uring_cqe), PROT_READ | PROT_WRITE,
+		  MAP_SHARED, ring, IORING_OFF_CQ_RING);
+	sqe = mmap(NULL, sizeof(*sqe), PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
+	CHECK(sq != MAP_FAILED && cq != MAP_FAILED && sqe != MAP_FAILED);
+	sqe->opcode = IORING_OP_WRITE;
+	sqe->fd = fd;
+	sqe->addr = addr_of("new");
+	sqe->len = 3;
+	*(__u32 *)(sq + p.sq_off.array) = 0;
+	__atomic_store_n((__u32 *)(sq + p.sq_off.tail), 1, __ATOMIC_RELEASE);
+	CHECK(syscall(__NR_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1);
+	CHECK(((struct io_uring_cqe *)(cq + p.cq_off.cqes))->res == 3);
+	munmap(sq, p.sq_off.array + 4);
+	munmap(cq, p.cq_off.cqes + 2 * sizeof(struct io_uring_cqe));
+	munmap(sqe, sizeof(*sqe));
+	close(ring);
+	return 0;
+}
+
+/* The same by a mapping. */
+static int write_by_map(int fd)
+{
+	char *map = mmap(NULL, 3, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	CHECK(map != MAP_FAILED);
+	memcpy(map, "new", 3);
+	CHECK(!munmap(map, 3));
+	return 0;
+}
+
+TEST_F(source, the_last_write_of_each_way_to_write_is_followed_by_a_key)
+{
+	static const struct { const char *name; int (*write)(int fd); } ways[] = {
+		{ "aio", write_by_aio }, { "uring", write_by_uring }, { "map", write_by_map },
+	};
+	char *map;
+	int fd;
+
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		/* A linker makes the file and sets its size before it writes. */
+		fd = open(ways[i].name, O_RDWR | O_CREAT, 0600);
+		ASSERT_EQ(0, ftruncate(fd, 4096));
+		EXPECT_TRUE(next_is(self->q, ways[i].name));
+		EXPECT_TRUE(none_is_left(self->q));
+		EXPECT_EQ(0, ways[i].write(fd));
+		close(fd);
+		EXPECT_TRUE(next_is(self->q, ways[i].name));
+		EXPECT_TRUE(none_is_left(self->q));
+	}
+	/* The mapping is used after the close. */
+	fd = open("map", O_RDWR);
+	map = mmap(NULL, 3, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, map);
+	close(fd);
+	EXPECT_TRUE(none_is_left(self->q));
+	memcpy(map, "end", 3);
+	munmap(map, 3);
+	EXPECT_TRUE(next_is(self->q, "map"));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
 TEST_F(source, rename_gives_both_names_and_a_directory_a_rescan_key)
 {
 	ASSERT_EQ(0, mkdir("d", 0755));
@@ -798,8 +890,8 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	settle();
 	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
 	EXPECT_TRUE(q_stat(q).state & WQ_STATE_RESCAN);
-	/* Both adds of the create and of the write failed. */
-	EXPECT_EQ(2, first(q).failed);
+	/* The adds of the create, of the write and of the close failed. */
+	EXPECT_EQ(3, first(q).failed);
 	EXPECT_TRUE(next_is(q, "a"));
 	/* No further event comes. */
 	EXPECT_TRUE(next_is(q, "b"));

@@ -162,8 +162,8 @@ struct wq_source_op {
 #define WQ_FS_DELETE		0x00000200	/* a name was removed */
 
 /* wq_fs_args.events 0 */
-#define WQ_FS_DEFAULT (WQ_FS_MODIFY | WQ_FS_ATTRIB | WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | \
-		       WQ_FS_CREATE | WQ_FS_DELETE)
+#define WQ_FS_DEFAULT (WQ_FS_MODIFY | WQ_FS_ATTRIB | WQ_FS_CLOSE_WRITE | WQ_FS_MOVED_FROM | \
+		       WQ_FS_MOVED_TO | WQ_FS_CREATE | WQ_FS_DELETE)
 
 /* The first byte of a rule in wq_fs_args.rules */
 #define WQ_FS_ONLY	'+'	/* leave out all that no ONLY rule matches */
@@ -177,7 +177,7 @@ struct wq_source_op {
  * struct wq_fs_args - what a source of kind "fs" watches
  * @fd: an open file, which is a directory.  O_PATH is enough without WQ_FS_CHILDREN
  * @flags: WQ_FS_*
- * @events: WQ_FS_MODIFY and so on; 0: WQ_FS_DEFAULT
+ * @events: WQ_FS_MODIFY and so on; 0: WQ_FS_DEFAULT, all of them
  * @reserved: must be 0
  * @rules: address of rules, or 0.  A rule is WQ_FS_ONLY or WQ_FS_EXCLUDE, a pattern, and a NUL
  * @rules_size: bytes of all rules
@@ -198,10 +198,14 @@ struct wq_source_op {
  *  - ".": the metadata of the watched directory changed.
  *  - "/": all of the directory.
  *
+ * A write to a mapping and a write by libaio have no event of their own.  WQ_FS_CLOSE_WRITE stands
+ * for them: it comes when an open file has no descriptor and no mapping any more.  So a key follows
+ * the last change of a file's content.
+ *
  * Changes through each mount of the file system are seen.  For a file system that is a stack, such
  * as overlayfs, a source sees the changes that are made through this very file system: changes of a
- * lower or upper directory beside it have no key.  Writes to a mapped file have no key, and changes
- * that a network file system's server makes have none, as for inotify.
+ * lower or upper directory beside it have no key.  Changes that a network file system's server
+ * makes have none, as for inotify.
  *
  * A path of 4,096 bytes or more is not looked up: the mark of all ("/") stands for changes there.
  * This is the path relative to the directory, or outside of the directory the path relative to the

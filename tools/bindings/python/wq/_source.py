@@ -62,7 +62,7 @@ def fs(directory: Name, *, children: bool = False, own: bool = True,
     children: watch the directory and its entries, not the tree. It is enough then that the caller
         can read the directory
     own: False leaves out changes by this process and its descendants
-    events: which changes; 0: all but CLOSE_WRITE
+    events: which changes; 0: all
     only, exclude: patterns of paths that are watched alone, or left out, see wq(4)
     """
     rules = b"".join(bytes([kind]) + name_bytes(pattern) + b"\0"

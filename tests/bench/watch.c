@@ -144,6 +144,36 @@ static void writes(enum watcher who, long n, long m)
 	end_files(fd, n);
 }
 
+/* @m writes of a file that nobody watches, while @n sources watch other directories. */
+static void bystander(enum watcher who, long n, long m)
+{
+	struct wq_fs_args args = {};
+	char path[64];
+	double start;
+	int fd;
+
+	make_files(0);
+	check(!mkdir("a", 0700) && !mkdir("a/b", 0700) && !mkdir("a/b/c", 0700), "mkdir");
+	fd = open("a/b/c/f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	check(fd >= 0, "open");
+	files = realloc(files, sizeof(*files));
+	check(files, "no memory");
+	files[0] = fd;
+	for (long i = 0; who == SOURCE && i < n; i++) {
+		snprintf(path, sizeof(path), "%ld", i);
+		check(!mkdir(path, 0700), "mkdir");
+		args.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		source("fs", &args, sizeof(args), 1);
+		close(args.fd);
+	}
+	write_file(0);
+	start = now();
+	for (long i = 0; i < m; i++)
+		write_file(0);
+	printf("each %.3f\n", (now() - start) / m);
+	end_files(-1, 1);
+}
+
 /* ---- what is left of a burst ---- */
 
 static long count_inotify(int fd, bool *named)
@@ -460,6 +490,8 @@ static const struct {
 	{ "write-inotify", writes, INOTIFY },
 	{ "write-fanotify", writes, FANOTIFY },
 	{ "write-source", writes, SOURCE },
+	{ "bystander", bystander, NOBODY },
+	{ "bystander-source", bystander, SOURCE },
 	{ "names-inotify", names, INOTIFY },
 	{ "names-fanotify", names, FANOTIFY },
 	{ "names-source", names, SOURCE },

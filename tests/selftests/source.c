@@ -605,7 +605,7 @@ static int write_by_aio(int fd)
 	return 0;
 }
 
-/* The same by io_uring. */
+/* Write "new" to the start of a file by io_uring. */
 static int write_by_uring(int fd)
 {
 	struct io_uring_params p = {};
@@ -635,7 +635,7 @@ static int write_by_uring(int fd)
 	return 0;
 }
 
-/* The same by a mapping. */
+/* Write "new" to the start of a file by a mapping. */
 static int write_by_map(int fd)
 {
 	char *map = mmap(NULL, 3, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -733,6 +733,22 @@ TEST_F(source, a_file_that_was_removed_while_open_gives_no_key)
 	ASSERT_EQ(1, write(fd, "x", 1));
 	EXPECT_TRUE(none_is_left(self->q));
 	close(fd);
+}
+
+TEST_F(source, a_file_with_names_that_were_not_used_leaves_the_mark_of_all)
+{
+	int fd;
+
+	ASSERT_EQ(0, mkdir("x", 0755));
+	put("x/m");
+	fd = open("x/m", O_WRONLY);
+	ASSERT_EQ(0, link("x/m", "a") | link("x/m", "b") | unlink("x/m"));
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	EXPECT_TRUE(next_is(self->q, "/"));
+	close(fd);
+	EXPECT_TRUE(next_is(self->q, "/"));
+	EXPECT_TRUE(none_is_left(self->q));
 }
 
 TEST_F(source, names_of_any_bytes_are_keys_as_they_are)

@@ -183,9 +183,10 @@ struct wq_source_op {
  * @rules_size: bytes of all rules
  * @reserved2: must be 0
  *
- * Without WQ_FS_CHILDREN, the source has one mark on the super block of the file system: it
- * watches the directory and all below it, at a cost that does not depend on the number of
- * directories, and on this file system alone.  The directory can be the root of the file system or
+ * Without WQ_FS_CHILDREN, the source watches the directory and all below it on this file system, by
+ * a mark on the super block, which all sources of the file system share.  The cost does not depend
+ * on the number of directories.  The cost of a change outside of all watched directories does not
+ * depend on the number of sources.  The directory can be the root of the file system or
  * any other one.  A mount point below the directory is not followed: a bind mount of the watched
  * directory shows a consumer what the keys stand for, if something is mounted on one of them.
  *
@@ -196,7 +197,8 @@ struct wq_source_op {
  *  - "a/b/": the directory a/b came or went: mkdir, rmdir, and both names of a rename.  It is a
  *    rescan key, because all that is below has changed its name.
  *  - ".": the metadata of the watched directory changed.
- *  - "/": all of the directory.
+ *  - "/": all of the directory.  The name of what has changed is not known: for instance, a process
+ *    wrote to an open file whose name was removed, and the file has other names.
  *
  * A write to a mapping and a write by libaio have no event of their own.  WQ_FS_CLOSE_WRITE stands
  * for them: it comes when an open file has no descriptor and no mapping any more.  So a key follows
@@ -207,9 +209,9 @@ struct wq_source_op {
  * lower or upper directory beside it have no key.  Changes that a network file system's server
  * makes have none, as for inotify.
  *
- * A path of 4,096 bytes or more is not looked up: the mark of all ("/") stands for changes there.
- * This is the path relative to the directory, or outside of the directory the path relative to the
- * root of the file system.
+ * A path of 4,096 bytes or more, relative to the directory, is not looked up: the mark of all ("/")
+ * stands for changes there.  It also stands for changes that are more than 2,048 directories below
+ * the next watched directory or the root of the file system.
  *
  * A pattern is one of gitignore(5), for paths relative to the directory:
  *

@@ -439,10 +439,16 @@ static bool event_of(struct fs_event *ev, u32 mask, const void *data, int data_t
 		ev->d = NULL;
 		return true;
 	}
-	if (!(mask & WQ_FS_NAMES) || !dir || !name)
+	if (dir && name) {
+		ev->d = *alias = d_find_any_alias(dir);
+		ev->name = name;
+		return true;
+	}
+	/* The number of links has changed, of a file whose names have events of their own. */
+	if (mask & (WQ_FS_NAMES | WQ_FS_ATTRIB))
 		return false;
-	ev->d = *alias = d_find_any_alias(dir);
-	ev->name = name;
+	/* kernfs, whose files have one name */
+	ev->d = *alias = d_find_any_alias(fsnotify_data_inode(data, data_type));
 	return true;
 }
 

@@ -570,6 +570,23 @@ TEST_F(source, a_tree_needs_CAP_SYS_ADMIN_and_children_need_read_permission)
 	EXPECT_EQ(0, reap(pid));
 }
 
+/* Takes keys until this one comes. */
+static bool has_key(int q, const char *key)
+{
+	struct item item = {};
+	int ret;
+
+	do {
+		ret = q_get(q, &item, 5 * SEC);
+		if (ret)
+			break;
+		q_done(q, &item);
+	} while (strcmp(item.key, key));
+	if (ret)
+		COMMENT("expected %s, seen %s as the last key (%d)\n", key, item.key, ret);
+	return !ret;
+}
+
 TEST_F(source, create_write_unlink_and_attributes_name_the_file)
 {
 	put("before");
@@ -749,6 +766,37 @@ TEST_F(source, a_file_with_names_that_were_not_used_leaves_the_mark_of_all)
 	close(fd);
 	EXPECT_TRUE(next_is(self->q, "/"));
 	EXPECT_TRUE(none_is_left(self->q));
+}
+
+/* kernfs reports a change with the inodes of the file and of its directory, and without a dentry. */
+TEST_F(source, changes_of_files_of_kernfs_have_keys)
+{
+	static const __u32 flags[] = { 0, WQ_FS_CHILDREN };
+	struct stat st;
+	pid_t pid;
+	int id;
+
+	ASSERT_EQ(0, mkdir("c", 0755));
+	ASSERT_EQ(0, mount("none", "c", "cgroup2", 0, NULL));
+	rmdir("c/wq-kernfs");
+	ASSERT_EQ(0, mkdir("c/wq-kernfs", 0755));
+	ASSERT_EQ(0, stat("c/wq-kernfs/cgroup.events", &st));
+	for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+		self->fs.fd = open(flags[i] ? "c/wq-kernfs" : "c", O_RDONLY | O_DIRECTORY);
+		self->fs.flags = flags[i];
+		id = attach_fs(self->q, &self->fs, 0);
+		ASSERT_LT(0, id);
+		close(self->fs.fd);
+		pid = child();
+		if (!pid)
+			_exit(!!write_file("c/wq-kernfs/cgroup.procs", "0"));
+		EXPECT_EQ(0, reap(pid));
+		EXPECT_TRUE(has_key(self->q, flags[i] ? "cgroup.events" : "wq-kernfs/cgroup.events"));
+		ASSERT_EQ(0, detach(self->q, id));
+		drop_all(self->q);
+	}
+	EXPECT_TRUE(EVENTUALLY(!rmdir("c/wq-kernfs")));
+	EXPECT_EQ(0, umount2("c", MNT_DETACH));
 }
 
 TEST_F(source, names_of_any_bytes_are_keys_as_they_are)

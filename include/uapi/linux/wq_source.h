@@ -207,7 +207,8 @@ struct wq_source_op {
  * Changes through each mount of the file system are seen.  For a file system that is a stack, such
  * as overlayfs, a source sees the changes that are made through this very file system: changes of a
  * lower or upper directory beside it have no key.  Changes that a network file system's server
- * makes have none, as for inotify.
+ * makes have none, as for inotify.  Files of sysfs and cgroup v2 have keys for the changes that the
+ * kernel reports to inotify, for instance of cgroup.events.
  *
  * A path of 4,096 bytes or more, relative to the directory, is not looked up: the mark of all ("/")
  * stands for changes there.  It also stands for changes that are more than 2,048 directories below

@@ -244,6 +244,13 @@ static inline void wq_shrinker_end(struct shrinker *s)
 	fsnotify_add_mark(mark, &(sb)->s_fsnotify_marks, FSNOTIFY_OBJ_TYPE_SB, 0, NULL)
 #endif
 
+/* A macro, as only one file knows super blocks. */
+#if IS_ENABLED(CONFIG_UNICODE)
+#define wq_sb_has_encoding(sb)	((sb)->s_encoding != NULL)
+#else
+#define wq_sb_has_encoding(sb)	((void)(sb), false)
+#endif
+
 /* Functions for BPF programs.  The attribute came with 6.3, the macros of the set with 6.9. */
 #ifdef CONFIG_BPF_SYSCALL
 #include <linux/btf.h>

@@ -23,8 +23,14 @@ enum pattern_result {
 	PATTERN_MATCH,
 };
 
-/* Whether a class has a byte.  @p: behind its [ */
-static bool class_has(const char *p, unsigned char c)
+/* A byte that may stand for the same as @c: its other case, if @fold says so, or @c. */
+static unsigned char other_case(unsigned char c, bool fold)
+{
+	return fold && (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? c ^ 0x20 : c;
+}
+
+/* Whether a class has a byte @c or its other case.  @p: behind its [ */
+static bool class_has(const char *p, unsigned char c, unsigned char other)
 {
 	bool has = false, not = *p == '!' || *p == '^';
 	unsigned char from, to;
@@ -37,7 +43,7 @@ static bool class_has(const char *p, unsigned char c)
 			p += 1 + (p[1] == '\\');
 			to = *p++;
 		}
-		has |= from <= c && c <= to;
+		has |= (from <= c && c <= to) || (from <= other && other <= to);
 	} while (*p != ']');
 	return has != not;
 }
@@ -61,23 +67,25 @@ static const char *element_end(const char *p)
 	return p + class;
 }
 
-static bool element_has(const char *p, unsigned char c)
+static bool element_has(const char *p, unsigned char c, bool fold)
 {
+	unsigned char other = other_case(c, fold), is = p[*p == '\\'];
+
 	if (*p == '[')
-		return class_has(p + 1, c);
-	return *p == '?' || (unsigned char)p[*p == '\\'] == c;
+		return class_has(p + 1, c, other);
+	return *p == '?' || is == c || is == other;
 }
 
-static bool elements_match(const char *p, const char *end, const char *name)
+static bool elements_match(const char *p, const char *end, const char *name, bool fold)
 {
 	for (; p < end; p = element_end(p))
-		if (!element_has(p, *name++))
+		if (!element_has(p, *name++, fold))
 			return false;
 	return true;
 }
 
 /* Whether the pattern of a name, from @p to @end, matches a name. */
-static bool name_matches(const char *p, const char *end, const char *name, u32 len)
+static bool name_matches(const char *p, const char *end, const char *name, u32 len, bool fold)
 {
 	bool anywhere = false;	/* an asterisk is ahead of @p */
 	const char *next;
@@ -89,8 +97,8 @@ static bool name_matches(const char *p, const char *end, const char *name, u32 l
 		if (n > len || (next == end && !anywhere && n < len))
 			return false;
 		if (next == end)
-			return elements_match(p, end, name + len - n);
-		for (; !elements_match(p, next, name); name++, len--)
+			return elements_match(p, end, name + len - n, fold);
+		for (; !elements_match(p, next, name, fold); name++, len--)
 			if (!anywhere || len == n)
 				return false;
 		name += n;
@@ -107,9 +115,12 @@ static size_t any_depth(const char *p)
 	return n > 1 && p[n] == '/' && p[n + 1] ? n + 1 : 0;
 }
 
-/* @pattern: pattern_is_valid(); @len: 0: the watched directory; @is_dir: @path is a directory */
+/*
+ * @pattern: pattern_is_valid(); @len: 0: the watched directory; @is_dir: @path is a directory;
+ * @fold: the case of ASCII letters is no difference
+ */
 static enum pattern_result pattern_match(const char *pattern, const char *path, u32 len,
-					 bool is_dir)
+					 bool is_dir, bool fold)
 {
 	const char *end = path + len, *slash = strchr(pattern, '/'), *next, *again = path;
 	const char *retry = !slash || !slash[1] ? pattern : NULL;
@@ -124,7 +135,7 @@ static enum pattern_result pattern_match(const char *pattern, const char *path, 
 		}
 		slash = strchrnul(pattern, '/');
 		next = memchr(path, '/', end - path) ?: end;
-		if (name_matches(pattern, slash, path, next - path) &&
+		if (name_matches(pattern, slash, path, next - path, fold) &&
 		    (*slash != '/' || slash[1] || next < end || is_dir)) {
 			if (!*slash || !slash[1])
 				return PATTERN_MATCH;
@@ -147,7 +158,7 @@ static bool class_is_empty(const char *p)
 	unsigned int c;
 
 	for (c = 1; c < 256; c++)
-		if (c != '/' && class_has(p, c))
+		if (c != '/' && class_has(p, c, c))
 			return false;
 	return true;
 }

@@ -274,15 +274,31 @@ static enum path_result path_of(struct fs_path *p, const struct fs_source *src,
 	return result;
 }
 
-/* Whether the rules let a path pass.  @whole: its key stands for all below it, too */
-static bool passes(const struct fs_source *src, const char *path, u32 len, bool is_dir, bool whole)
+/*
+ * Whether the directory of an event compares names without their case: all directories of a file
+ * system such as vfat, and those of ext4 and f2fs that are casefold.
+ */
+static bool folds(const struct fs_event *ev)
 {
-	bool only = !src->has_only;
+	const struct dentry *dir = ev->name ? ev->d : READ_ONCE(ev->d->d_parent);
+	const struct inode *inode = READ_ONCE(dir->d_inode);
+
+	return inode && (IS_CASEFOLDED(inode) || (READ_ONCE(dir->d_flags) & DCACHE_OP_COMPARE &&
+						  !wq_sb_has_encoding(inode->i_sb)));
+}
+
+/* Whether the rules let the path of an event pass.  @cut: it is that of a directory above it */
+static bool passes(const struct fs_source *src, const struct fs_event *ev, const char *path,
+		   u32 len, bool cut)
+{
+	bool is_dir = ev->mask & FS_ISDIR || cut, fold = folds(ev), only = !src->has_only;
+	/* The key stands for all below it, too. */
+	bool whole = (is_dir && ev->name) || cut;
 	enum pattern_result result;
 	const char *rule;
 
 	for (rule = src->rules; rule < src->rules + src->rules_size; rule += strlen(rule) + 1) {
-		result = pattern_match(rule + 1, path, len, is_dir);
+		result = pattern_match(rule + 1, path, len, is_dir, fold);
 		if (rule[0] == WQ_FS_ONLY)
 			only |= result == PATTERN_MATCH || (whole && result == PATTERN_ABOVE);
 		else if (result == PATTERN_MATCH)
@@ -343,8 +359,7 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 		return;
 	}
 	cut = result == PATH_CUT;
-	if (src->rules_size && !passes(src, p.buf + p.start, p.end - p.start, is_dir || cut,
-				       (is_dir && ev->name) || cut))
+	if (src->rules_size && !passes(src, ev, p.buf + p.start, p.end - p.start, cut))
 		return;
 	if (p.start == p.end && !cut) {
 		p.buf[--p.start] = '.';
@@ -418,6 +433,41 @@ static void tree_event(const struct fs_tree *tree, const struct fs_event *ev)
 }
 
 /*
+ * Whether an unhashed dentry has the name of its file.  Before Linux 6.10, ext4 and f2fs do not hash
+ * the dentry by which a file of a casefold directory was made.  inotify reports this name, too.
+ */
+static bool name_holds(const struct dentry *d)
+{
+	const struct inode *inode = d->d_inode;
+	char tmpfile[24];
+	u32 len;
+
+	/* The dentry of a name that was removed or replaced. */
+	if (cant_mount(d) || !IS_CASEFOLDED(d_inode(READ_ONCE(d->d_parent))))
+		return false;
+	/* d_tmpfile() makes this name up. */
+	len = scnprintf(tmpfile, sizeof(tmpfile), "#%llu", (unsigned long long)inode->i_ino);
+	return d->d_name.len != len || memcmp(d->d_name.name, tmpfile, len);
+}
+
+/* event_of() for an unhashed dentry, which the caller holds. */
+static bool event_of_unhashed(struct fs_event *ev, struct dentry *d, struct dentry **alias)
+{
+	struct inode *inode = d_inode(d);
+	u32 nlink = inode ? READ_ONCE(inode->i_nlink) : 0;
+
+	/* The removal of the last name has a key of its own. */
+	if (!nlink)
+		return false;
+	ev->d = NULL;
+	if (nlink == 1 && !S_ISDIR(inode->i_mode)) {
+		*alias = d_find_alias(inode);
+		ev->d = *alias ?: name_holds(d) ? d : NULL;
+	}
+	return true;
+}
+
+/*
  * Fill @ev.  Returns false if the event is about nothing that has a name.  The caller puts @alias
  * after it has used @ev.
  */
@@ -430,14 +480,8 @@ static bool event_of(struct fs_event *ev, u32 mask, const void *data, int data_t
 	ev->name = NULL;
 	if (d && !(mask & WQ_FS_NAMES)) {
 		ev->d = d;
-		if (!d_unhashed(d) || IS_ROOT(d))
-			return true;
-		/* The removal of the last name has a key of its own. */
-		if (!d_inode(d) || !READ_ONCE(d_inode(d)->i_nlink))
-			return false;
-		/* It has been removed, and the file has another one. */
-		ev->d = NULL;
-		return true;
+		/* The name is unknown, if another one than the last was removed. */
+		return !d_unhashed(d) || IS_ROOT(d) || event_of_unhashed(ev, d, alias);
 	}
 	if (dir && name) {
 		ev->d = *alias = d_find_any_alias(dir);

@@ -752,6 +752,28 @@ TEST_F(source, a_file_that_was_removed_while_open_gives_no_key)
 	close(fd);
 }
 
+TEST_F(source, a_file_whose_last_name_but_one_was_removed_while_open_has_the_key_of_its_last_name)
+{
+	int fd;
+
+	ASSERT_EQ(0, mkdir("x", 0755) | mkdir("y", 0755));
+	put("x/m");
+	fd = open("x/m", O_WRONLY);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, link("x/m", "y/m"));
+	EXPECT_TRUE(next_is(self->q, "y/m"));
+	ASSERT_EQ(0, unlink("x/m"));
+	EXPECT_TRUE(next_is(self->q, "x/m"));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	EXPECT_TRUE(next_is(self->q, "y/m"));
+	ASSERT_EQ(0, rename("y/m", "m"));
+	EXPECT_TRUE(next_is(self->q, "y/m"));
+	EXPECT_TRUE(next_is(self->q, "m"));
+	close(fd);
+	EXPECT_TRUE(next_is(self->q, "m"));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
 TEST_F(source, a_file_with_names_that_were_not_used_leaves_the_mark_of_all)
 {
 	int fd;
@@ -765,6 +787,46 @@ TEST_F(source, a_file_with_names_that_were_not_used_leaves_the_mark_of_all)
 	EXPECT_TRUE(next_is(self->q, "/"));
 	close(fd);
 	EXPECT_TRUE(next_is(self->q, "/"));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+static int link_open(int fd, const char *to)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, path, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
+}
+
+TEST_F(source, a_file_without_a_name_has_keys_once_it_is_linked_into_the_tree)
+{
+	int fd = open("..", O_TMPFILE | O_WRONLY, 0600);
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, mkdir("d", 0755));
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	EXPECT_TRUE(none_is_left(self->q));
+	ASSERT_EQ(0, link_open(fd, "d/f"));
+	EXPECT_TRUE(next_is(self->q, "d/f"));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	EXPECT_TRUE(next_is(self->q, "d/f"));
+	close(fd);
+	EXPECT_TRUE(next_is(self->q, "d/f"));
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+/* By the old name.  inotify reports nothing in the tree either. */
+TEST_F(source, a_file_linked_into_the_tree_and_written_by_a_name_outside_has_no_key)
+{
+	put("../out");
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, link("../out", "in"));
+	EXPECT_TRUE(next_is(self->q, "in"));
+	put("../out");
+	EXPECT_TRUE(none_is_left(self->q));
+	put("in");
+	EXPECT_TRUE(next_is(self->q, "in"));
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
@@ -797,6 +859,65 @@ TEST_F(source, changes_of_files_of_kernfs_have_keys)
 	}
 	EXPECT_TRUE(EVENTUALLY(!rmdir("c/wq-kernfs")));
 	EXPECT_EQ(0, umount2("c", MNT_DETACH));
+}
+
+TEST_F(source, a_new_file_of_a_casefold_directory_has_its_name_as_key_and_rules_ignore_case)
+{
+	static const char rules[] = "-/build\0-*.tmp";
+	struct item item;
+	int fd, cased;
+
+	ASSERT_EQ(0, mkdir("c", 0755));
+	if (system("modprobe -a loop ext4 2>/dev/null"))
+		SKIP(return, "this kernel has no modules ext4 and loop");
+	ASSERT_EQ(0, system("truncate -s 16M ../image && "
+			    "mkfs.ext4 -q -O casefold -E encoding=utf8 ../image && "
+			    "mount -o loop ../image c && mkdir c/w c/cased && chattr +F c/w"));
+	self->fs.fd = open("c/w", O_PATH);
+	self->fs.rules = addr_of(rules);
+	self->fs.rules_size = sizeof(rules);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	close(self->fs.fd);
+	self->fs.fd = open("c/cased", O_PATH);
+	cased = q_private(100);
+	ASSERT_EQ(1, attach_fs(cased, &self->fs, 0));
+	close(self->fs.fd);
+
+	fd = open("c/w/New", O_WRONLY | O_CREAT, 0600);
+	EXPECT_TRUE(next_is(self->q, "New"));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	EXPECT_TRUE(next_is(self->q, "New"));
+	ASSERT_EQ(0, rename("c/w/New", "c/w/Newer"));
+	EXPECT_TRUE(next_is(self->q, "New"));
+	EXPECT_TRUE(next_is(self->q, "Newer"));
+	close(fd);
+	EXPECT_TRUE(next_is(self->q, "Newer"));
+	EXPECT_TRUE(none_is_left(self->q));
+	/* A file without a name is linked into the directory, and 6.1 keeps no dentry of the name. */
+	fd = open("c/w", O_TMPFILE | O_WRONLY, 0600);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, link_open(fd, "c/w/Linked"));
+	EXPECT_TRUE(next_is(self->q, "Linked"));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	close(fd);
+	EXPECT_EQ(0, q_get(self->q, &item, 5 * SEC));
+	EXPECT_TRUE(!strcmp(item.key, "Linked") || !strcmp(item.key, "/"));
+	q_done(self->q, &item);
+	sleep_ms(50);
+	drop_all(self->q);
+
+	ASSERT_EQ(0, mkdir("c/w/BUILD", 0755));
+	put("c/w/BUILD/o");
+	put("c/w/a.TMP");
+	EXPECT_TRUE(none_is_left(self->q));
+	/* The name of the linked file was unknown there, too. */
+	drop_all(cased);
+	ASSERT_EQ(0, mkdir("c/cased/BUILD", 0755));
+	EXPECT_TRUE(next_is(cased, "BUILD/"));
+	put("c/cased/a.TMP");
+	EXPECT_TRUE(next_is(cased, "a.TMP"));
+	close(cased);
+	EXPECT_EQ(0, umount("c"));
 }
 
 TEST_F(source, names_of_any_bytes_are_keys_as_they_are)

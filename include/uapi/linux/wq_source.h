@@ -193,7 +193,9 @@ struct wq_source_op {
  * Keys are paths relative to the directory, of any bytes but NUL:
  *
  *  - "a/b": a file changed, was made, removed or linked.  If it has several hard links, the key
- *    is the name that was used.  Or the metadata of a directory changed.
+ *    is the name by which it was opened, and the other names have no key, as for inotify.  So a
+ *    write by a name outside of the directory has none.  If the name was removed meanwhile, and
+ *    the file has one name, the key is that.  Or the metadata of a directory changed.
  *  - "a/b/": the directory a/b came or went: mkdir, rmdir, and both names of a rename.  It is a
  *    rescan key, because all that is below has changed its name.
  *  - ".": the metadata of the watched directory changed.
@@ -203,6 +205,12 @@ struct wq_source_op {
  * A write to a mapping and a write by libaio have no event of their own.  WQ_FS_CLOSE_WRITE stands
  * for them: it comes when an open file has no descriptor and no mapping any more.  So a key follows
  * the last change of a file's content.
+ *
+ * In a directory that compares names without their case, a name is spelled as in the look-up that
+ * brought it to the kernel's cache.  So a file can have several keys in the course of time, and
+ * each of them names it.  Kernel 6.1 does not follow a file of a casefold directory of ext4 or f2fs
+ * from its making to the first close, if it is renamed meanwhile and nobody else has it in use.
+ * inotify does not follow it either.
  *
  * Changes through each mount of the file system are seen.  For a file system that is a stack, such
  * as overlayfs, a source sees the changes that are made through this very file system: changes of a
@@ -223,6 +231,8 @@ struct wq_source_op {
  *  - "x/" matches directories alone.
  *  - "**" as a name stands for any number of directories, and as the last name for all below.
  *  - A pattern that matches a directory matches all below it, too.
+ *  - In a directory that compares names without their case, such as one of vfat or a casefold one of
+ *    ext4, patterns ignore the case of ASCII letters.
  *
  * These points differ from gitignore(5):
  *

@@ -210,6 +210,12 @@ static bool path_prepend(struct fs_path *p, const struct qstr *name)
 	return true;
 }
 
+/* Whether a walk that ended at @d has not come to the root of the file system. */
+static bool is_unconnected(const struct dentry *d)
+{
+	return d != d->d_sb->s_root;
+}
+
 /* Prepend the names from @name in @d, or from @d, up to the watched directory. */
 static enum path_result path_walk(struct fs_path *p, const struct fs_source *src,
 				  const struct dentry *d, const struct qstr *name)
@@ -221,7 +227,7 @@ static enum path_result path_walk(struct fs_path *p, const struct fs_source *src
 	for (; READ_ONCE(d->d_inode) != src->inode; d = parent) {
 		parent = READ_ONCE(d->d_parent);
 		if (d == parent)
-			return d == d->d_sb->s_root ? PATH_OUTSIDE : PATH_UNKNOWN;
+			return is_unconnected(d) ? PATH_UNKNOWN : PATH_OUTSIDE;
 		/* A name that is torn is looked up again, because rename_lock has changed. */
 		if (!path_prepend(p, &d->d_name))
 			return PATH_UNKNOWN;
@@ -390,7 +396,7 @@ static const struct dentry *root_walk(const struct dentry *d, bool *unknown)
 		if (d == parent || !depth--)
 			break;
 	}
-	*unknown = d != d->d_sb->s_root;
+	*unknown = is_unconnected(d);
 	return NULL;
 }
 
@@ -414,18 +420,22 @@ static const struct dentry *nearest_root(const struct dentry *d, bool *unknown)
  */
 static void tree_event(const struct fs_tree *tree, const struct fs_event *ev)
 {
-	const struct dentry *root = ev->d, *above = NULL;
+	const struct dentry *d = ev->d, *root;
 	const struct fs_source *src;
-	bool unknown = !root;
+	bool unknown = !d;
 
-	for (; root && root != above; root = above) {
-		root = nearest_root(root, &unknown);
+	while (d) {
+		root = nearest_root(d, &unknown);
 		if (!root)
 			break;
 		hlist_for_each_entry_rcu(src, &tree->sources, link)
 			if (src->inode == READ_ONCE(root->d_inode))
 				add_event(src, ev);
-		above = READ_ONCE(root->d_parent);
+		d = READ_ONCE(root->d_parent);
+		if (d == root) {
+			unknown = is_unconnected(d);
+			break;
+		}
 	}
 	if (unknown)
 		hlist_for_each_entry_rcu(src, &tree->sources, link)
@@ -433,8 +443,8 @@ static void tree_event(const struct fs_tree *tree, const struct fs_event *ev)
 }
 
 /*
- * Whether an unhashed dentry has the name of its file.  Before Linux 6.10, ext4 and f2fs do not hash
- * the dentry by which a file of a casefold directory was made.  inotify reports this name, too.
+ * Whether an unhashed dentry has the name of its file.  In 6.1, ext4 and f2fs do not hash the dentry
+ * by which a file of a casefold directory was made.  inotify reports this name, too.
  */
 static bool name_holds(const struct dentry *d)
 {
@@ -480,7 +490,6 @@ static bool event_of(struct fs_event *ev, u32 mask, const void *data, int data_t
 	ev->name = NULL;
 	if (d && !(mask & WQ_FS_NAMES)) {
 		ev->d = d;
-		/* The name is unknown, if another one than the last was removed. */
 		return !d_unhashed(d) || IS_ROOT(d) || event_of_unhashed(ev, d, alias);
 	}
 	if (dir && name) {
@@ -513,6 +522,7 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 	else
 		add_event(group->private, &ev);
 	rcu_read_unlock();
+	/* fsnotify itself puts dentries in this context, so this may be the last reference. */
 	if (alias)
 		dput(alias);
 	return 0;

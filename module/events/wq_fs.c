@@ -15,6 +15,11 @@
  * mark for each source, and a path for each before it was compared, the write of a bystander took
  * 28,000 instructions more beside 40 sources.
  *
+ * A directory that is removed while it is open keeps its inode.  Its parent has the event of the
+ * removal: the mark on the super block sees it, and for a source of a directory's entries a mark on
+ * the parent does.  That mark stays with the parent if the directory is moved.  Then the source ends
+ * when the last user of the removed directory lets go of it.
+ *
  * No dentry and no mount is held, so a file system can be unmounted: fsnotify frees the marks then,
  * and fs_freeing_mark() ends the source.  For the same reason nothing holds a reference to a mark,
  * because the last references let the inode and the super block go.  fs_hook.mark is cleared before.
@@ -104,9 +109,10 @@ struct fs_tree {
  * struct fs_source - a source
  * @s: the source of wq; NULL from fs_unhook() on, see the head of this file
  * @root: the mark on the directory and its group, with which the source is freed
+ * @above: L: the mark of the same group on the directory's parent, or NULL
  * @tree: the tree, or NULL: the source is one of the directory's entries
  * @link: L: in fs_tree.sources
- * @inode: the watched directory, until @ended
+ * @inode: the watched directory, until its mark is freed
  * @ended: the directory is gone
  * @events: WQ_FS_MODIFY and so on
  * @prefix: of each key, as wq_source_prefix() returns it
@@ -121,6 +127,7 @@ struct fs_tree {
 struct fs_source {
 	struct wq_source *s;
 	struct fs_hook root;
+	struct fsnotify_mark *above;
 	struct fs_tree *tree;
 	struct hlist_node link;
 	const struct inode *inode;
@@ -505,22 +512,69 @@ static bool event_of(struct fs_event *ev, u32 mask, const void *data, int data_t
 	return true;
 }
 
-/* The group is that of a source of a directory's entries, or that of a tree. */
+/* The watched directory is gone. */
+static void fs_end(struct fs_source *src, int error)
+{
+	struct wq_source *s;
+
+	WRITE_ONCE(src->ended, true);
+	rcu_read_lock();
+	s = READ_ONCE(src->s);
+	if (s)
+		wq_source_end(s, error);
+	rcu_read_unlock();
+}
+
+/* The directory that an event reports as gone, removed or replaced by a rename; or NULL */
+static const struct inode *gone_dir(u32 mask, const void *data, int data_type)
+{
+	const struct inode *inode;
+
+	if (!(mask & FS_ISDIR) || !(mask & (FS_DELETE | FS_ATTRIB)))
+		return NULL;
+	inode = fsnotify_data_inode(data, data_type);
+	return inode && (mask & FS_DELETE || READ_ONCE(inode->i_flags) & S_DEAD) ? inode : NULL;
+}
+
+/* End the sources that watch @gone. */
+static void tree_gone(const struct fs_tree *tree, const struct inode *gone)
+{
+	struct fs_source *src;
+
+	if (!(READ_ONCE(gone->i_fsnotify_mask) & WQ_FS_ROOT))
+		return;
+	rcu_read_lock();
+	hlist_for_each_entry_rcu(src, &tree->sources, link)
+		if (src->inode == gone && !READ_ONCE(src->ended))
+			fs_end(src, ENOENT);
+	rcu_read_unlock();
+}
+
+/* The group is that of a source, or that of a tree. */
 static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *data, int data_type,
 			   struct inode *dir, const struct qstr *name, u32 cookie,
 			   struct fsnotify_iter_info *iter_info)
 {
+	struct fs_source *src = group->ops == &tree_ops ? NULL : group->private;
+	const struct inode *gone = gone_dir(mask, data, data_type);
 	struct dentry *alias = NULL;
 	struct fs_event ev;
 
-	/* FS_DELETE_SELF and FS_UNMOUNT are not among them. */
-	if (!(mask & WQ_FS_DEFAULT) || !event_of(&ev, mask, data, data_type, dir, name, &alias))
+	if (src && gone == src->inode && !READ_ONCE(src->ended)) {
+		fs_end(src, ENOENT);
+		return 0;
+	}
+	if (!src && gone)
+		tree_gone(group->private, gone);
+	/* FS_DELETE_SELF and FS_UNMOUNT are not among them.  Those of a tree come by its mark. */
+	if (!(mask & WQ_FS_DEFAULT) || (src && src->tree) ||
+	    !event_of(&ev, mask, data, data_type, dir, name, &alias))
 		return 0;
 	rcu_read_lock();
-	if (group->ops == &tree_ops)
-		tree_event(group->private, &ev);
+	if (src)
+		add_event(src, &ev);
 	else
-		add_event(group->private, &ev);
+		tree_event(group->private, &ev);
 	rcu_read_unlock();
 	/* fsnotify itself puts dentries in this context, so this may be the last reference. */
 	if (alias)
@@ -532,25 +586,24 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 static void fs_freeing_mark(struct fsnotify_mark *mark, struct fsnotify_group *group)
 {
 	struct fs_source *src = group->private;
-	struct wq_source *s;
-	int error;
+	bool above;
 
-	/*
-	 * The mark pins the directory's inode until this function returns.  If a removal is why the
-	 * mark ends, the removal has set i_nlink before.
-	 */
-	error = READ_ONCE(src->inode->i_nlink) ? ENODEV : ENOENT;
 	spin_lock(&fs_lock);
-	src->root.mark = NULL;
-	hlist_del_init_rcu(&src->link);
+	above = mark == src->above;
+	if (above) {
+		src->above = NULL;
+	} else {
+		src->root.mark = NULL;
+		hlist_del_init_rcu(&src->link);
+	}
 	spin_unlock(&fs_lock);
-	/* From now on src->inode may be another inode's address. */
-	WRITE_ONCE(src->ended, true);
-	rcu_read_lock();
-	s = READ_ONCE(src->s);
-	if (s)
-		wq_source_end(s, error);
-	rcu_read_unlock();
+	/*
+	 * The mark on the directory pins its inode until this function returns.  If a removal is
+	 * why the mark ends, the removal has set i_nlink before.  From then on src->inode may be
+	 * another inode's address.
+	 */
+	if (!above)
+		fs_end(src, READ_ONCE(src->inode->i_nlink) ? ENODEV : ENOENT);
 }
 
 /* The mark on a super block ends.  Those on its inodes have ended before, or end, too. */
@@ -619,47 +672,51 @@ static int hook_init(struct fs_hook *hook, const struct fsnotify_ops *ops, void 
 	return 0;
 }
 
-static void hook_set(struct fs_hook *hook, struct fsnotify_mark *mark)
+static void mark_set(struct fsnotify_mark **slot, struct fsnotify_mark *mark)
 {
 	spin_lock(&fs_lock);
-	hook->mark = mark;
+	*slot = mark;
 	spin_unlock(&fs_lock);
 }
 
-/* Add the mark, on @inode or, if that is NULL, on @sb.  The caller holds these meanwhile. */
-static int hook_add(struct fs_hook *hook, u32 mask, struct inode *inode, struct super_block *sb)
+/*
+ * Add a mark to a group and to @slot, on @inode or, if that is NULL, on @sb.  The caller holds these
+ * meanwhile.
+ */
+static int mark_add(struct fsnotify_group *group, struct fsnotify_mark **slot, u32 mask,
+		    struct inode *inode, struct super_block *sb)
 {
 	struct fsnotify_mark *mark = kzalloc_obj(*mark, WQ_SOURCE_GFP);
 	int ret;
 
 	if (!mark)
 		return -ENOMEM;
-	fsnotify_init_mark(mark, hook->group);
+	fsnotify_init_mark(mark, group);
 	mark->mask = mask;
 	/* It may be freed as soon as it is added. */
-	hook_set(hook, mark);
+	mark_set(slot, mark);
 	ret = inode ? fsnotify_add_inode_mark(mark, inode, 0) : wq_add_sb_mark(mark, sb);
 	if (ret)
-		hook_set(hook, NULL);
+		mark_set(slot, NULL);
 	/* From here on the group and the inode or super block hold it. */
 	fsnotify_put_mark(mark);
 	return ret;
 }
 
-/* Destroy the mark, unless fsnotify is about to. */
-static void hook_end(struct fs_hook *hook)
+/* Destroy the mark of a slot, unless fsnotify is about to. */
+static void mark_end(struct fsnotify_group *group, struct fsnotify_mark **slot)
 {
 	struct fsnotify_mark *mark;
 
 	spin_lock(&fs_lock);
-	mark = hook->mark;
+	mark = *slot;
 	/* It is cleared before fsnotify's last reference goes. */
 	if (mark)
 		refcount_inc(&mark->refcnt);
 	spin_unlock(&fs_lock);
 	if (!mark)
 		return;
-	fsnotify_destroy_mark(mark, hook->group);
+	fsnotify_destroy_mark(mark, group);
 	fsnotify_put_mark(mark);
 }
 
@@ -676,7 +733,7 @@ static struct fs_tree *tree_new(struct super_block *sb)
 		kfree(tree);
 		return ERR_PTR(ret);
 	}
-	ret = hook_add(&tree->hook, WQ_FS_DEFAULT, NULL, sb);
+	ret = mark_add(tree->hook.group, &tree->hook.mark, WQ_FS_DEFAULT, NULL, sb);
 	if (ret) {
 		fsnotify_put_group(tree->hook.group);
 		return ERR_PTR(ret);
@@ -686,7 +743,7 @@ static struct fs_tree *tree_new(struct super_block *sb)
 
 static void tree_end(struct fs_tree *tree)
 {
-	hook_end(&tree->hook);
+	mark_end(tree->hook.group, &tree->hook.mark);
 	fsnotify_put_group(tree->hook.group);
 }
 
@@ -745,27 +802,34 @@ static void source_end(struct fs_source *src)
 	spin_lock(&fs_lock);
 	hlist_del_init_rcu(&src->link);
 	spin_unlock(&fs_lock);
-	hook_end(&src->root);
+	mark_end(src->root.group, &src->above);
+	mark_end(src->root.group, &src->root.mark);
 	if (src->tree)
 		tree_put(src->tree);
 }
 
 /* Begin to watch.  If it fails, the caller calls source_end(). */
-static int source_begin(struct fs_source *src, struct inode *inode)
+static int source_begin(struct fs_source *src, struct dentry *dir)
 {
+	struct inode *inode = d_inode(dir);
 	u32 mask = FS_DELETE_SELF | FS_UNMOUNT;
+	struct dentry *parent;
 	int ret;
 
-	if (src->tree)
-		mask |= WQ_FS_ROOT;
-	else
-		mask |= src->events | FS_EVENT_ON_CHILD;
 	if (src->tree) {
+		mask |= WQ_FS_ROOT;
 		spin_lock(&fs_lock);
 		hlist_add_head_rcu(&src->link, &src->tree->sources);
 		spin_unlock(&fs_lock);
+	} else {
+		mask |= src->events | FS_EVENT_ON_CHILD | FS_ATTRIB;
 	}
-	ret = hook_add(&src->root, mask, inode, NULL);
+	ret = mark_add(src->root.group, &src->root.mark, mask, inode, NULL);
+	if (!ret && !src->tree && !IS_ROOT(dir)) {
+		parent = dget_parent(dir);
+		ret = mark_add(src->root.group, &src->above, FS_DELETE, d_inode(parent), NULL);
+		dput(parent);
+	}
 	/*
 	 * A directory that was removed causes no event any more.  If this look misses a removal
 	 * that is in progress, no change is lost, so it needs no barrier: the caller holds a
@@ -873,7 +937,7 @@ static int attach_file(struct wq_source *s, const struct wq_fs_args *args, struc
 		ret = PTR_ERR_OR_ZERO(tree);
 		src->tree = ret ? NULL : tree;
 	}
-	ret = ret ?: source_begin(src, file_inode(file));
+	ret = ret ?: source_begin(src, file->f_path.dentry);
 	if (ret) {
 		source_end(src);
 		/* Events in progress use @s. */

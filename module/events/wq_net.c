@@ -418,7 +418,7 @@ static void end_sources(struct work_struct *work)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(src, &w->sources, link)
-		wq_source_end(src->s, ENODEV);
+		wq_source_end(src->s, ENONET);
 	rcu_read_unlock();
 }
 

@@ -26,8 +26,9 @@
  * The states of a source, in their order:
  *
  *  - Attached: it is in wq.sources, and its kind calls for each event.
- *  - Ended: wq_source_end() was called, because the watched thing is gone.  It stays in wq.sources.
- *    A source can skip this state.
+ *  - Ended: wq_source_end() was called, because the watched thing is gone.  It adds no key, its
+ *    mark is dropped, and it stays in wq.sources.  wq_count_ended() reports it to the queue's
+ *    readers.  A source can skip this state.
  *  - Closed (source_close()): it was taken out of wq.sources by a detach, by the end of its file,
  *    or by the last reference to the queue.  The task that takes it out closes it, so it is closed
  *    once.  The kind has unhooked it, so no event begins, and an event in progress adds no key:
@@ -93,15 +94,16 @@
  * @flags: WQ_SOURCE_WITH_FILE, WQ_SOURCE_SCAN
  * @uid: the user that attached it
  * @user: the user that is charged for it
- * @c: the consumer whose end is that of the source, or NULL
+ * @c: the consumer whose end is that of the source, and whose gets report the end of the source,
+ *	or NULL
  * @delay: ns, of each add
  * @prefix: what each key begins with
  * @prefix_len: its length
  * @text: what it watches, for people
  * @adds: protects @open; read: by a call of the kind and by @work, which may add a key
  * @open: it is not closed, so @q exists
- * @lock: protects the fields that follow
  * @error: why it has ended; 0: it has not
+ * @lock: protects the fields that follow
  * @failed: adds that failed
  * @rescans: rescan keys that were added
  * @seq: changes with the mark
@@ -125,15 +127,15 @@ struct wq_source {
 	u32 flags;
 	kuid_t uid;
 	struct wq_user *user;
-	const struct wq_consumer *c;
+	struct wq_consumer *c;
 	s64 delay;
 	u32 prefix_len;
 	char prefix[WQ_SOURCE_PREFIX_MAX];
 	char text[WQ_MAX_SOURCE_TEXT];
 	rwlock_t adds ____cacheline_aligned_in_smp;
 	bool open;
-	spinlock_t lock;
 	int error;
+	spinlock_t lock;
 	u64 failed;
 	u64 rescans;
 	u32 seq;
@@ -180,7 +182,7 @@ static bool source_enter(struct wq_source *s, unsigned long *flags)
 	__acquires(&s->adds)
 {
 	read_lock_irqsave(&s->adds, *flags);
-	return s->open;
+	return s->open && !s->error;
 }
 
 static void source_leave(struct wq_source *s, unsigned long flags)
@@ -319,35 +321,6 @@ void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, si
 EXPORT_SYMBOL_GPL(wq_source_add_priority);
 
 /**
- * wq_source_end() - what a source watched has ended
- * @s: the source
- * @error: why, a positive errno
- *
- * The rescan key of all that it watched is added, so that its consumer looks.  The source stays
- * until it is detached.  If the source has ended already, nothing changes.
- *
- * Context: any but NMI; never sleeps.  On PREEMPT_RT neither from hard interrupt nor with
- * interrupts or preemption disabled.  In an RCU read-side critical section, which began before the
- * kind's unhook for @s returned.
- */
-void wq_source_end(struct wq_source *s, int error)
-{
-	bool open, first;
-	unsigned long flags;
-
-	open = source_enter(s, &flags);
-	spin_lock(&s->lock);
-	first = !s->error;
-	if (first)
-		s->error = error;
-	spin_unlock(&s->lock);
-	if (open && first)
-		source_mark(s, NULL, 0);
-	source_leave(s, flags);
-}
-EXPORT_SYMBOL_GPL(wq_source_end);
-
-/**
  * wq_source_prefix() - what each key of a source begins with
  * @s: the source
  * @len: receives the length, below WQ_SOURCE_PREFIX_MAX
@@ -430,6 +403,44 @@ static void unwatch_room(struct wq_source *s)
 		remove_wait_queue(&s->q->wr_wait, &s->room);
 	s->waiting = false;
 }
+
+/* With @adds held for writing, so no attempt to add the mark is in progress. */
+static void source_drop_mark(struct wq_source *s)
+{
+	unwatch_room(s);
+	spin_lock(&s->lock);
+	source_set_marked(s, false);
+	spin_unlock(&s->lock);
+}
+
+/**
+ * wq_source_end() - what a source watched has ended
+ * @s: the source
+ * @error: why, a positive errno
+ *
+ * No key is added for the source from now on, and its mark is dropped: a consumer of a rescan key
+ * would find nothing where the watched thing was, and forget all that it knows.  The queue reports
+ * the end, see wq_count_ended().  The source stays until it is detached.  If the source has ended
+ * already, nothing changes.  No call of this source's may be in progress on this CPU.
+ *
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT neither from hard interrupt nor with
+ * interrupts or preemption disabled.  In an RCU read-side critical section, which began before the
+ * kind's unhook for @s returned.
+ */
+void wq_source_end(struct wq_source *s, int error)
+{
+	unsigned long flags;
+
+	write_lock_irqsave(&s->adds, flags);
+	if (s->open && !s->error) {
+		s->error = error;
+		source_drop_mark(s);
+		wq_count_ended(s->q, s->c, 1);
+		trace_wq_source_end(s->q, s->id, s->kind->name, error);
+	}
+	write_unlock_irqrestore(&s->adds, flags);
+}
+EXPORT_SYMBOL_GPL(wq_source_end);
 
 /* The mark of @seq was added, or there is no use for it.  Returns whether there is none left. */
 static bool source_unmark(struct wq_source *s, u32 seq, bool added)
@@ -582,10 +593,9 @@ static void source_shut(struct wq_source *s)
 
 	write_lock_irqsave(&s->adds, flags);
 	s->open = false;
-	unwatch_room(s);
-	spin_lock(&s->lock);
-	source_set_marked(s, false);
-	spin_unlock(&s->lock);
+	source_drop_mark(s);
+	if (s->error)
+		wq_count_ended(s->q, s->c, -1);
 	write_unlock_irqrestore(&s->adds, flags);
 }
 

@@ -42,6 +42,7 @@ static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 #define WQ_WATCH_ROOM		BIT(0)	/* wake writers when there is room for a key */
 #define WQ_WATCH_REMOVED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
 #define WQ_WOKE_DESERTED	BIT(2)	/* they were woken for that */
+#define WQ_WATCH_ENDED		BIT(3)	/* a source of a file has ended: as WQ_WATCH_REMOVED */
 
 struct wq_user;
 
@@ -53,6 +54,7 @@ struct wq_user;
  *	it, else NULL.  The next read ends its run.
  * @again: L: entries that it holds too, and whose run before was given back
  * @polled: L: the file was polled, so its process may wait by a poller; only changes to true
+ * @nr_ended: L: its sources that have ended, see queue/source.c
  * @q: the queue, constant once it is set
  * @pid: the process that opened the file; NULL for the kernel
  * @node: L: in wq.running while it holds entries, if wq.timed
@@ -60,6 +62,7 @@ struct wq_user;
 struct wq_consumer {
 	struct list_head again;
 	bool polled;
+	u32 nr_ended;
 	struct wq *q;
 	struct pid *pid;
 	struct rb_node node;
@@ -194,6 +197,7 @@ struct wq {
 	struct list_head sources;	/* as the next by wq_sources_lock, see queue/source.c */
 	u32 nr_sources;			/* sources in the list, and those that are being attached */
 	atomic_t marked_sources;	/* sources with a mark: their locks are several */
+	u32 nr_ended;			/* L: sources that have ended */
 	u32 last_source;		/* the id that was used last */
 	struct list_head all;		/* in the list of all queues, see queue/queue.c */
 	u32 dir_number;			/* C: makes the directory's name unique; 0: none */

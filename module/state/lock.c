@@ -62,6 +62,9 @@
  * A named queue that was unlinked is deserted if no key is ready, processing or delayed.  Then
  * waiting gets of processes fail with -EIDRM, as a producer will open another queue by the name.
  * Producers that have the queue open can still add keys, and after that it is not deserted.
+ *
+ * A queue is also deserted if a source of an open file has ended, and no key is ready, processing
+ * or delayed.  Then waiting gets of this file alone fail with -ENOLINK, see queue/source.c.
  */
 #include "state/lock.h"
 
@@ -130,7 +133,35 @@ bool wq_is_drained(const struct wq *q)
 bool wq_is_deserted(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
-	return q->watched & WQ_WATCH_REMOVED && !q->shut && wq_is_drained(q) && !q->heap.count;
+	return q->watched & (WQ_WATCH_REMOVED | WQ_WATCH_ENDED) && !q->shut && wq_is_drained(q) &&
+	       !q->heap.count;
+}
+
+/* The error of a get of @c that would wait in vain, or 0. */
+int wq_in_vain(const struct wq *q, const struct wq_consumer *c)
+{
+	if (!wq_is_deserted(q))
+		return 0;
+	if (q->watched & WQ_WATCH_REMOVED)
+		return -EIDRM;
+	return c->nr_ended ? -ENOLINK : 0;
+}
+
+/* One more or one less source that has ended, of @c or, if @c is NULL, of no file. */
+void wq_count_ended(struct wq *q, struct wq_consumer *c, int n)
+{
+	struct wq_cs cs;
+
+	wq_lock(&cs, q);
+	q->nr_ended += n;
+	if (c)
+		c->nr_ended += n;
+	if (!q->nr_ended)
+		q->watched &= ~WQ_WATCH_ENDED;
+	else if (c && n > 0)
+		/* Getters of this file look again, also if those of another one were woken. */
+		q->watched = (q->watched | WQ_WATCH_ENDED) & ~WQ_WOKE_DESERTED;
+	wq_unlock(&cs);
 }
 
 /* Whether the queue has become deserted. */

@@ -71,6 +71,8 @@ u32 wq_nr_blocked(const struct wq *q);
 u32 wq_nr_ready(const struct wq *q);
 bool wq_is_drained(const struct wq *q);
 bool wq_is_deserted(const struct wq *q);
+int wq_in_vain(const struct wq *q, const struct wq_consumer *c);
+void wq_count_ended(struct wq *q, struct wq_consumer *c, int n);
 
 static inline void wq_assert_locked(const struct wq_cs *cs)
 {

@@ -42,6 +42,11 @@ VALUE(adds_resume, TIME, pause_left(cs, ilog2(WQ_PAUSE_ADDS)), "adds_resume_ns",
 FLAG(REMOVED, q->watched & WQ_WATCH_REMOVED, NULL, NULL, NULL)
 FLAG(RESCAN, atomic_read(&q->marked_sources), "rescan", "wq_rescan",
 	"1: a source has a rescan key that the queue has not accepted yet; 0: none has.")
+FLAG(SOURCE_ENDED, q->nr_ended, NULL, NULL, NULL)
+VALUE(sources, GAUGE, data_race(q->nr_sources), "sources", "wq_sources",
+	"Sources that are attached, also those that have ended.")
+VALUE(ended_sources, GAUGE, q->nr_ended, "ended_sources", "wq_ended_sources",
+	"Attached sources that have ended, because what they watched is gone.")
 
 VALUE(depth, GAUGE, wq_depth(q), "depth", "workqueue_depth",
 	"Keys that need a run: ready, or added again while they are processed.")

@@ -86,19 +86,19 @@ struct wq_get_wait {
 	void *arg;
 };
 
-/* Whether a get waits in vain, see the head of state/lock.c.  @c: NULL or its consumer */
-static bool get_is_deserted(struct wq *q, const struct wq_consumer *c)
+/* -EAGAIN, or why a get waits in vain, see the head of state/lock.c.  @c: NULL or its consumer */
+static int look_in_vain(struct wq *q, const struct wq_consumer *c)
 {
 	struct wq_cs cs;
-	bool deserted;
+	int ret;
 
-	/* The unlink sets the bit before it wakes the getters, which look once more. */
-	if (!c || !c->pid || !(READ_ONCE(q->watched) & WQ_WATCH_REMOVED))
-		return false;
+	/* Each of the bits is set before the getters are woken, which look once more. */
+	if (!c || !c->pid || !(READ_ONCE(q->watched) & (WQ_WATCH_REMOVED | WQ_WATCH_ENDED)))
+		return -EAGAIN;
 	wq_lock(&cs, q);
-	deserted = wq_is_deserted(q);
+	ret = wq_in_vain(q, c);
 	wq_unlock(&cs);
-	return deserted;
+	return ret ?: -EAGAIN;
 }
 
 static int get_look(void *arg)
@@ -110,7 +110,7 @@ static int get_look(void *arg)
 	if (signal_pending(current))
 		return -ERESTARTSYS;
 	ret = wq_try_get(g->q, g->c, g->take, g->arg);
-	return ret == -EAGAIN && get_is_deserted(g->q, g->c) ? -EIDRM : ret;
+	return ret == -EAGAIN ? look_in_vain(g->q, g->c) : ret;
 }
 
 /*
@@ -259,7 +259,7 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
 	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
-	if (wq_is_deserted(q))
+	if (wq_in_vain(q, c))
 		mask |= EPOLLPRI;
 	if (!q->shut) {
 		if (wq_has_bytes(&cs) && wq_has_room(q))

@@ -115,13 +115,47 @@ static void the_end_of_a_queue_closes_its_sources_first(struct kunit *test)
 	attach(test, c, 2, 0);
 	/* It waits for room when the queue ends. */
 	wq_pause(q, WQ_PAUSE_ADDS, WQ_FOREVER);
-	events(attached[0], "a");
+	wq_source_add(attached[0], "a", 1, 0);
+	wq_source_end(attached[1], ENODEV);
 	consumer_close(c);
 	KUNIT_EXPECT_EQ(test, nr_unhooked, 0);
 	queue_destroy(q);
 	KUNIT_EXPECT_EQ(test, nr_unhooked, 2);
 	wq_source_unregister(&test_kind);
 	KUNIT_EXPECT_EQ(test, nr_freed, 2);
+}
+
+static void a_source_that_has_ended_adds_no_key_and_drops_its_mark(struct kunit *test)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_consumer *c;
+	struct wq_stat st;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	c = consumer_open(q);
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	attach(test, c, 3, 0);
+	wq_pause(q, WQ_PAUSE_ADDS, WQ_FOREVER);
+	wq_source_add(attached[0], "a", 1, 0);
+	wq_source_end(attached[0], ENODEV);
+	wq_source_end(attached[0], ENOENT);
+	wq_source_end(attached[1], ENOENT);
+	wq_pause(q, WQ_PAUSE_ADDS, 0);
+	events(attached[0], "b");
+	wq_stats(q, &st);
+	KUNIT_EXPECT_EQ(test, st.state, WQ_STATE_SOURCE_ENDED);
+	KUNIT_EXPECT_EQ(test, st.sources, 3);
+	KUNIT_EXPECT_EQ(test, st.ended_sources, 2);
+	KUNIT_EXPECT_EQ(test, st.ready, 0);
+	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 1, true), 0);
+	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 2, true), 0);
+	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 3, true), 0);
+	wq_stats(q, &st);
+	KUNIT_EXPECT_EQ(test, st.state, 0);
+	KUNIT_EXPECT_EQ(test, st.sources + st.ended_sources, 0);
+	consumer_close(c);
+	queue_destroy(q);
+	wq_source_unregister(&test_kind);
 }
 
 static u32 id_of_attach(struct wq_consumer *c)
@@ -155,6 +189,7 @@ static void the_ids_of_sources_start_again_and_leave_out_those_in_use(struct kun
 static struct kunit_case source_cases[] = {
 	KUNIT_CASE(a_kind_whose_name_is_taken_is_eexist),
 	KUNIT_CASE(the_ids_of_sources_start_again_and_leave_out_those_in_use),
+	KUNIT_CASE(a_source_that_has_ended_adds_no_key_and_drops_its_mark),
 	KUNIT_CASE(an_event_in_progress_adds_no_key_after_detach_and_close),
 	KUNIT_CASE(the_end_of_a_queue_closes_its_sources_first),
 	{}

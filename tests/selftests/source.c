@@ -1036,10 +1036,10 @@ TEST_F(source, a_source_does_not_keep_its_file_system_mounted)
 	put("m/d/a");
 	EXPECT_TRUE(next_is(self->q, "a"));
 	ASSERT_EQ(0, umount("m"));
-	EXPECT_TRUE(next_is(self->q, "/"));
+	ASSERT_EVENTUALLY(first(self->q).state == WQ_SOURCE_ENDED);
 	op = first(self->q);
-	EXPECT_EQ(WQ_SOURCE_ENDED, op.state & WQ_SOURCE_ENDED);
 	EXPECT_EQ(ENODEV, op.error);
+	EXPECT_TRUE(none_is_left(self->q));
 	EXPECT_EQ(0, detach(self->q, 1));
 }
 
@@ -1052,8 +1052,163 @@ TEST_F(source, a_source_ends_when_its_directory_is_removed)
 	ASSERT_EQ(1, attach_fs(self->q, &args, 0));
 	ASSERT_EQ(0, rmdir("d"));
 	close(args.fd);
-	EXPECT_TRUE(next_is(self->q, "/"));
 	EXPECT_EQ(ENOENT, first(self->q).error);
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
+/* Each of the two kinds of marks, and the directory stays open. */
+TEST_F(source, a_source_ends_when_its_directory_is_removed_or_replaced_while_it_is_open)
+{
+	static const __u32 flags[] = { 0, WQ_FS_CHILDREN };
+
+	for (int i = 0; i < ARRAY_SIZE(flags); i++) {
+		/* Neither of the events that show the end is among those of the source. */
+		struct wq_fs_args args = { .flags = flags[i], .events = WQ_FS_CREATE };
+		int removed, replaced, ids[2];
+
+		ASSERT_EQ(0, mkdir("removed", 0755));
+		ASSERT_EQ(0, mkdir("replaced", 0755));
+		ASSERT_EQ(0, mkdir("new", 0755));
+		args.fd = removed = open("removed", O_RDONLY);
+		ids[0] = attach_fs(self->q, &args, 0);
+		args.fd = replaced = open("replaced", O_RDONLY);
+		ids[1] = attach_fs(self->q, &args, 0);
+		ASSERT_EQ(0, q_stat(self->q).ended_sources);
+		ASSERT_EQ(0, chmod("removed", 0700));
+		ASSERT_EQ(0, rmdir("removed"));
+		ASSERT_EQ(0, rename("new", "replaced"));
+		EXPECT_EQ(2, q_stat(self->q).ended_sources);
+		EXPECT_EQ(ENOENT, first(self->q).error);
+		put("replaced/a");
+		EXPECT_TRUE(none_is_left(self->q));
+		for (int k = 0; k < 2; k++)
+			EXPECT_EQ(0, detach(self->q, ids[k]));
+		close(removed);
+		close(replaced);
+		ASSERT_EQ(0, unlink("replaced/a"));
+		ASSERT_EQ(0, rmdir("replaced"));
+	}
+}
+
+/* Ends the source of id @id, whose directory is "d". */
+static void end_dir(int q)
+{
+	rmdir("d");
+	EVENTUALLY(q_stat(q).state & WQ_STATE_SOURCE_ENDED);
+}
+
+static pid_t reader(int q)
+{
+	pid_t pid = child();
+	char key[8];
+
+	if (!pid)
+		_exit(read(q, key, sizeof(key)) < 0 ? errno : 0);
+	return pid;
+}
+
+static pid_t getter(int q, __s64 timeout)
+{
+	struct item item;
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(-q_get(q, &item, timeout));
+	return pid;
+}
+
+TEST_F(source, the_end_of_a_source_ends_waiting_gets_of_its_file_alone)
+{
+	struct pollfd p = { .events = POLLPRI };
+	struct wq_fs_args args = {};
+	struct item item;
+	int q, other;
+	pid_t get, read, beside;
+
+	q_unlink("selftest-source");
+	q = q_open("selftest-source", O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 100);
+	other = q_attach("selftest-source", O_RDWR);
+	ASSERT_EQ(0, mkdir("d", 0755));
+	args.fd = open("d", O_RDONLY);
+	ASSERT_EQ(1, attach_fs(q, &args, WQ_SOURCE_WITH_FILE));
+	ASSERT_EQ(2, attach_fs(q, &self->fs, WQ_SOURCE_WITH_FILE));
+	close(args.fd);
+	EXPECT_EQ(2, q_stat(q).sources);
+	get = getter(q, FOREVER);
+	read = reader(q);
+	beside = getter(other, FOREVER);
+	ASSERT_TRUE(asleep(get) && asleep(read) && asleep(beside));
+	/* The parent's change has a key, and so the gets come one after the other. */
+	ASSERT_EQ(0, detach(q, 2));
+	end_dir(q);
+	EXPECT_EQ(ENOLINK, reap(get));
+	EXPECT_EQ(ENOLINK, reap(read));
+	EXPECT_EQ(1, q_stat(q).sources);
+	EXPECT_EQ(1, q_stat(q).ended_sources);
+	/* A get that may wait, after the end; one that may not is as before. */
+	EXPECT_EQ(-ENOLINK, q_get(q, &item, FOREVER));
+	EXPECT_EQ(-EAGAIN, q_get(q, &item, 0));
+	p.fd = q;
+	EXPECT_EQ(1, poll(&p, 1, 0));
+	EXPECT_EQ(POLLPRI, p.revents);
+	p.fd = other;
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	/* Keys of others still come, first to the other file's get, which went on waiting. */
+	ASSERT_EQ(1, q_add(q, "a"));
+	EXPECT_EQ(0, reap(beside));
+	close(other);
+	ASSERT_EQ(0, q_get(q, &item, FOREVER));
+	/* This run could add it again. */
+	get = getter(q, FOREVER);
+	ASSERT_TRUE(asleep(get));
+	EXPECT_EQ(0, q_done(q, &item));
+	EXPECT_EQ(ENOLINK, reap(get));
+	ASSERT_EQ(0, detach(q, 1));
+	EXPECT_EQ(-ETIMEDOUT, q_get(q, &item, 20 * MS));
+	EXPECT_EQ(0, q_stat(q).state & WQ_STATE_SOURCE_ENDED);
+	close(q);
+	EXPECT_EQ(0, q_unlink("selftest-source"));
+}
+
+TEST_F(source, the_end_of_a_source_of_the_queue_is_reported_and_ends_no_get)
+{
+	struct wq_fs_args args = {};
+	struct item item;
+
+	ASSERT_EQ(0, mkdir("d", 0755));
+	args.fd = open("d", O_RDONLY);
+	ASSERT_EQ(1, attach_fs(self->q, &args, 0));
+	close(args.fd);
+	put("d/a");
+	ASSERT_EQ(0, unlink("d/a"));
+	end_dir(self->q);
+	EXPECT_EQ(1, q_stat(self->q).ended_sources);
+	EXPECT_TRUE(next_is(self->q, "a"));
+	EXPECT_EQ(-ETIMEDOUT, q_get(self->q, &item, 20 * MS));
+	EXPECT_EQ(0, detach(self->q, 1));
+	EXPECT_EQ(0, q_stat(self->q).ended_sources);
+}
+
+TEST_F(source, the_end_of_a_source_drops_its_mark)
+{
+	struct wq_fs_args args = {};
+	int q = q_private(1);
+
+	ASSERT_EQ(0, mkdir("d", 0755));
+	args.fd = open("d", O_RDONLY);
+	ASSERT_EQ(1, attach_fs(q, &args, 0));
+	close(args.fd);
+	ASSERT_EQ(1, q_add(q, "full"));
+	put("d/a");
+	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
+	ASSERT_EQ(0, unlink("d/a"));
+	end_dir(q);
+	EXPECT_EQ(WQ_SOURCE_ENDED, first(q).state);
+	EXPECT_FALSE(q_stat(q).state & WQ_STATE_RESCAN);
+	EXPECT_TRUE(next_is(q, "full"));
+	sleep_ms(30);
+	EXPECT_TRUE(none_is_left(q));
+	close(q);
 }
 
 /* Let an attempt to add the mark end that began before the last event: such a mark is added twice. */

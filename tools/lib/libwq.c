@@ -664,6 +664,7 @@ static bool get_failed(const struct wq_done *arg, int err)
 	case EAGAIN:
 	case ETIMEDOUT:
 	case EIDRM:
+	case ENOLINK:
 	case ESHUTDOWN:
 	case EMSGSIZE:
 	case ENOMEM:

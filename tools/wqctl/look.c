@@ -190,6 +190,7 @@ static json_t *queue_json(const struct wq_queue *q)
 	json_object_set_new(json, "gets_paused", json_boolean(q->state & WQ_STATE_GETS_PAUSED));
 	json_object_set_new(json, "adds_paused", json_boolean(q->state & WQ_STATE_ADDS_PAUSED));
 	json_object_set_new(json, "rescan", json_boolean(q->state & WQ_STATE_RESCAN));
+	json_object_set_new(json, "source_ended", json_boolean(q->state & WQ_STATE_SOURCE_ENDED));
 	set_number(json, "ready", q->ready);
 	set_number(json, "blocked", q->blocked);
 	set_number(json, "ready_groups", q->ready_groups);
@@ -225,6 +226,7 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 		 q->state & WQ_STATE_DRAINING ? "draining" :
 		 q->state & WQ_STATE_SHUTDOWN ? "shutdown" :
 		 q->state & PAUSED ? paused_text(q->state) :
+		 q->state & WQ_STATE_SOURCE_ENDED ? "source-ended" :
 		 q->state & WQ_STATE_RESCAN ? "rescan" : "open");
 	for (i = 0; i < 7; i++)
 		snprintf(line->cell[5 + i], sizeof(*line->cell), "%u", counts[i]);

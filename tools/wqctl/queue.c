@@ -250,6 +250,8 @@ static const char *reason(const struct args *a, int err)
 		return "the queue is shut down";
 	case EIDRM:
 		return "the queue was removed, and has no keys; open it again for a new one of that name";
+	case ENOLINK:
+		return "what a source of the queue watched is gone, and no key is left";
 	case EHOSTDOWN:
 		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
 		return text;

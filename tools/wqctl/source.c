@@ -438,7 +438,8 @@ static const char *user_text(uint32_t uid)
 static const char *source_state(const struct wq_source_op *op)
 {
 	if (op->state & WQ_SOURCE_ENDED)
-		return op->error == ENODEV ? "unmounted" : op->error == ENOENT ? "removed" : "ended";
+		return op->error == ENODEV ? "unmounted" : op->error == ENOENT ? "removed" :
+		       op->error == ENONET ? "no-net" : "ended";
 	return op->state & WQ_SOURCE_MARKED ? "rescan" : "watching";
 }
 
@@ -593,6 +594,8 @@ int cmd_watch(const struct args *a)
 		attrs.debounce = INT64_MAX;
 	run.file = s.file;
 	run.paths = s.fs.fd >= 0;
+	/* Its end ends the gets. */
+	s.op.flags |= WQ_SOURCE_WITH_FILE;
 	run.fd = watch_queue(&attrs);
 	if (run.fd < 0)
 		return complain(a, "can't make a queue");

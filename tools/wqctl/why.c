@@ -236,6 +236,9 @@ static int why_queue(struct why *w)
 		    st->disabled, S(st->disabled), w->name);
 	if (st->state & WQ_STATE_RESCAN)
 		say(w, "rescan", "a source finds no room for a key; see wqctl sources %s", w->name);
+	if (st->ended_sources)
+		say(w, "source-ended", "%u of %u sources ended, because what they watched is gone; see wqctl sources %s",
+		    st->ended_sources, st->sources, w->name);
 	if (w->first)
 		say(w, "empty", "the queue has no keys");
 	return DONE;

@@ -368,7 +368,7 @@ static const struct command commands[] = {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
 			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its level (PRIORITY, only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
-			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, rescan (see wqctl sources --help), ready, blocked, ready_groups, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
+			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, rescan and source_ended (see wqctl sources --help), ready, blocked, ready_groups, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
 			"  wqctl ls -0 mail | wqctl add -0 spare",
@@ -579,7 +579,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "sources", .args = "QUEUE\n--fd N",
 		.doc = "List the sources of a queue."
-			"\vFAILED: adds that failed, RESCANS: rescan keys that were added for them. STATE is watching, rescan (a rescan key waits until it can be added), unmounted, removed or ended.\n\n"
+			"\vFAILED: adds that failed, RESCANS: rescan keys that were added for them. STATE is watching, rescan (a rescan key waits until it can be added), or why the source has ended: unmounted (its file system), removed (its directory, or another one took its place), no-net (its network namespace ended). A source that has ended adds no more keys; detach it.\n\n"
 			"0 there are sources, 1 failed, 3 there is none.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "print the sources as JSON", 0 }, FD_OPTION, END

@@ -275,6 +275,26 @@ TRACE_EVENT(wq_source_mark,
 		  __entry->kind, __entry->key)
 );
 
+/* A source has ended, because what it watched is gone. */
+TRACE_EVENT(wq_source_end,
+	TP_PROTO(const struct wq *q, u32 id, const char *kind, int error),
+	TP_ARGS(q, id, kind, error),
+	TP_STRUCT__entry(
+		__array(char, queue, WQ_NAME_MAX)
+		__field(u32, id)
+		__array(char, kind, WQ_KIND_MAX)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		strscpy(__entry->queue, q->name, WQ_NAME_MAX);
+		__entry->id = id;
+		strscpy(__entry->kind, kind, WQ_KIND_MAX);
+		__entry->error = error;
+	),
+	TP_printk("queue=%s source=%u kind=%s error=%d", __entry->queue, __entry->id,
+		  __entry->kind, __entry->error)
+);
+
 /* A shut down, the first or a further one; ready: keys left, dropped: delayed keys. */
 TRACE_EVENT(wq_shutdown,
 	TP_PROTO(const struct wq *q, bool drain, u32 ready, u32 dropped),

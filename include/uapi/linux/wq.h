@@ -99,7 +99,7 @@
  *  EBADF      the file is not open for reading
  *  ENOTCONN   the file is not bound to a queue
  *  EAGAIN     no key is ready, or gets are paused, and the read may not wait
- *  EIDRM      as of WQ_IOC_GET
+ *  EIDRM, ENOLINK  as of WQ_IOC_GET
  *  EINTR      a signal handler ended the wait.  With SA_RESTART, the read continues.  After a
  *             signal a read that waits takes no key
  *  EMSGSIZE   the next key is longer than @size; it stays the next key
@@ -119,7 +119,7 @@
  *    more.  A caller that polls for keys, too, does not see EPOLLERR, as keys can be left.
  *  - EPOLLHUP: the queue is shut down, and a get would fail with ESHUTDOWN.  If the queue drains, a
  *    file that holds no key reports it when the drain is complete.
- *  - EPOLLPRI: a get that may wait would fail with EIDRM.
+ *  - EPOLLPRI: a get that may wait would fail with EIDRM or ENOLINK.
  *
  * Errors: a call that fails changed nothing, unless the list of the verb's errors states another
  * effect.  These errors are common to all verbs.  After them the kernel has neither looked at the
@@ -637,6 +637,9 @@ struct wq_add {
  *  EAGAIN     no key is ready, or gets are paused, and the call may not wait
  *  ETIMEDOUT  no key became ready in time, or gets were paused
  *  EIDRM      the queue was unlinked, no key is ready, processing or delayed, and the call may wait
+ *  ENOLINK    a source that this file attached with WQ_SOURCE_WITH_FILE has ended, no key is ready,
+ *             processing or delayed, and the call may wait.  WQ_SOURCE_LIST reports which source
+ *             and why.  When it is detached, gets wait again
  *  ESHUTDOWN  the queue is shut down, and no key is ready.  If the queue drains: moreover this file
  *             holds keys, or no consumer does
  *  EINTR      a signal handler ended the wait.  @deadline is set.  After a signal a get that waits
@@ -716,7 +719,8 @@ struct wq_reason_rec {
  *
  * With WQ_DONE_GET, the call gets the next keys after it handled all of @keys.  The errors of that
  * get follow.  keys.count is the number of all keys, and what was done stays done:
- *  EAGAIN, ETIMEDOUT, EIDRM, ESHUTDOWN, EMSGSIZE, ENOMEM, EFAULT  as of WQ_IOC_GET, with @next
+ *  EAGAIN, ETIMEDOUT, EIDRM, ENOLINK, ESHUTDOWN, EMSGSIZE, ENOMEM, EFAULT  as of WQ_IOC_GET, with
+ *             @next
  *  EINTR      a signal ended the wait, with a handler or without.  The call is not restarted,
  *             because the keys are done.  @timeout is the time that was left
  */
@@ -940,6 +944,7 @@ struct wq_hist {
 #define WQ_STATE_ADDS_PAUSED	(1U << 4)	/* adds are paused */
 #define WQ_STATE_REMOVED	(1U << 5)	/* the queue was unlinked */
 #define WQ_STATE_RESCAN		(1U << 6)	/* a source has a key that found no room */
+#define WQ_STATE_SOURCE_ENDED	(1U << 7)	/* what a source watched is gone */
 
 /**
  * struct wq_stat - WQ_IOC_STAT: report the queue's statistics, all from one moment but @coalesced
@@ -1012,6 +1017,8 @@ struct wq_hist {
  *	back and is ahead of all others counts neither here nor in @level_ready
  * @level_ready: in: address of __u32[WQ_LEVELS], or 0.  Element i receives the number of ready keys
  *	of level WQ_MIN_PRIORITY + i, or WQ_LEVEL_UNUSED if none has ever been ready at it
+ * @sources: number of sources that are attached, see <linux/wq_source.h>
+ * @ended_sources: how many of them have ended, because what they watched is gone
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1073,6 +1080,8 @@ struct wq_stat {
 	__u32 blocked;
 	__u32 ready_groups;
 	__aligned_u64 level_ready;
+	__u32 sources;
+	__u32 ended_sources;
 };
 
 #define WQ_LEVEL_UNUSED		0xffffffffu	/* in wq_stat.level_ready */

@@ -35,10 +35,19 @@
  * source first, and then looks at all that it watches.  WQ_SOURCE_SCAN adds the rescan key for
  * that.
  *
- * A source ends by itself if what it watches ends: the file system is unmounted, the directory is
- * removed, the namespace ends.  Then it adds the rescan key of all that it watched, and reports
- * WQ_SOURCE_ENDED and the reason until it is detached.  A source keeps none of these from ending.
- * A source does not keep its queue either.
+ * A source ends by itself if what it watches is gone: the file system is unmounted, the directory
+ * is removed or replaced by a rename, the namespace ends.  A source keeps none of these from ending,
+ * and does not keep its queue either.  A source that has ended adds no key, and its mark is
+ * dropped: the end is no change, and a consumer of a rescan key would find that nothing exists any
+ * more.  Keys that were added before stay.  The end is reported until the source is detached:
+ *
+ *  - WQ_SOURCE_LIST reports WQ_SOURCE_ENDED and the reason.
+ *  - WQ_IOC_STAT counts it in wq_stat.ended_sources, and sets WQ_STATE_SOURCE_ENDED.
+ *  - If the source was attached with WQ_SOURCE_WITH_FILE, gets and reads of this file that may wait
+ *    fail with ENOLINK once no key is ready, processing or delayed, and poll reports EPOLLPRI.  It
+ *    is enough that one of several sources of the file has ended.  Gets of other files go on: other
+ *    sources and processes can add keys, and the right to attach a source is no right to end the
+ *    gets of others.
  */
 #ifndef _UAPI_LINUX_WQ_SOURCE_H
 #define _UAPI_LINUX_WQ_SOURCE_H
@@ -56,7 +65,7 @@
 #define WQ_SOURCE_DETACH	2	/* end a source */
 
 /* wq_source_op.flags of ATTACH, which LIST reports */
-#define WQ_SOURCE_WITH_FILE	(1U << 0)	/* the source ends when this open file is closed */
+#define WQ_SOURCE_WITH_FILE	(1U << 0)	/* the source belongs to this open file, see below */
 #define WQ_SOURCE_SCAN		(1U << 1)	/* add the rescan key of all that it watches */
 
 /* wq_source_op.state, of LIST */
@@ -91,13 +100,14 @@
  * @uid: must be 0.  LIST: out, the user that attached the source, in the caller's user namespace
  * @state: must be 0.  LIST: out, WQ_SOURCE_MARKED and WQ_SOURCE_ENDED
  * @error: must be 0.  LIST: out, why the source ended, an errno: ENODEV: the file system was
- *	unmounted, or the namespace ended; ENOENT: the directory was removed; 0: it has not ended
+ *	unmounted; ENOENT: the directory was removed or replaced; ENONET: the network namespace
+ *	ended; 0: it has not ended
  * @failed: must be 0.  LIST: out, how many adds failed.  Each of them left a mark
  * @rescans: must be 0.  LIST: out, how many rescan keys were added for marks
  *
  * A source belongs to the queue: it lives until it is detached or the queue ends, also if the
- * process that attached it ends.  With WQ_SOURCE_WITH_FILE it ends when the last reference to the
- * open file is closed.
+ * process that attached it ends.  With WQ_SOURCE_WITH_FILE it belongs to the open file: it is
+ * detached when the last reference to the file is closed, and gets of the file report its end.
  *
  * ATTACH needs write access.  Moreover it needs the rights that the kind asks for, see its struct:
  * the rights to watch these things by other means, because keys show names.  DETACH needs write

@@ -134,6 +134,7 @@ const (
 	cStateRemoved       = 32
 	cStateRescan        = 64
 	cStateShutdown      = 1
+	cStateSourceEnded   = 128
 	cWaitAdd            = 4
 	cWaitDrain          = 2
 	cWaitOwn            = 8
@@ -588,10 +589,12 @@ type cStat struct {
 	blocked         uint32
 	readyGroups     uint32
 	levelReady      uint64
+	sources         uint32
+	endedSources    uint32
 }
 
 var (
-	_ = same[unsafe.Sizeof(cStat{})-544]
+	_ = same[unsafe.Sizeof(cStat{})-552]
 	_ = same[unsafe.Offsetof(cStat{}.size)-0]
 	_ = same[unsafe.Sizeof(cStat{}.size)-4]
 	_ = same[unsafe.Offsetof(cStat{}.flags)-4]
@@ -692,6 +695,10 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.readyGroups)-4]
 	_ = same[unsafe.Offsetof(cStat{}.levelReady)-536]
 	_ = same[unsafe.Sizeof(cStat{}.levelReady)-8]
+	_ = same[unsafe.Offsetof(cStat{}.sources)-544]
+	_ = same[unsafe.Sizeof(cStat{}.sources)-4]
+	_ = same[unsafe.Offsetof(cStat{}.endedSources)-548]
+	_ = same[unsafe.Sizeof(cStat{}.endedSources)-4]
 )
 
 type cControl struct {

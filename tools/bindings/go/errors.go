@@ -27,6 +27,8 @@ var (
 	ErrDisabled error = syscall.EBUSY
 	// ErrRemoved: the queue was unlinked, and no key is left.
 	ErrRemoved error = syscall.EIDRM
+	// ErrSourceEnded: what a source of the file watched is gone, and no key is left.
+	ErrSourceEnded error = syscall.ENOLINK
 	// ErrCanceled: a shut down ended the drain, so keys can be left.
 	ErrCanceled error = syscall.ECANCELED
 	// ErrNoModule: there is no /dev/wq, because the module is not loaded.
@@ -43,6 +45,7 @@ var causes = map[syscall.Errno]string{
 	syscall.EHOSTDOWN: "adds are paused: wqctl resume",
 	syscall.EBUSY:     "the key is disabled: wqctl enable",
 	syscall.EIDRM:     "the queue was unlinked: open the new queue of this name",
+	syscall.ENOLINK:   "what a source watched is gone",
 	syscall.ECANCELED: "a shut down ended the drain",
 	syscall.ENODEV:    "there is no /dev/wq: load the module by modprobe wq",
 	syscall.E2BIG:     "a key has at most 1024 bytes",

@@ -170,8 +170,8 @@ func (q *Queue) doneGet(r *request, it Item, e end) (next Item, doneErr, getErr 
 // compares the list with that in the header.
 func ofGet(err error) bool {
 	switch err {
-	case syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EIDRM, syscall.ESHUTDOWN, syscall.EINTR,
-		syscall.EMSGSIZE, syscall.ENOMEM, syscall.EFAULT:
+	case syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EIDRM, syscall.ENOLINK, syscall.ESHUTDOWN,
+		syscall.EINTR, syscall.EMSGSIZE, syscall.ENOMEM, syscall.EFAULT:
 		return true
 	}
 	return false

@@ -364,14 +364,17 @@ func (q *Queue) wait(ctx context.Context, r *request) error {
 	return ErrClosed
 }
 
-// last makes the call of a wait that must not wait, because the queue was unlinked. Keys can have
-// been added since.
+// last makes the call of a wait that must not wait, because the queue was unlinked, or because a
+// source of the file has ended. Keys can have been added since.
 func (q *Queue) last(r *request) error {
 	err := q.quick(r)
-	if err == syscall.EAGAIN {
-		return syscall.EIDRM
+	if err != syscall.EAGAIN {
+		return err
 	}
-	return err
+	if s, err := q.short(); err == nil && s.state&cStateRemoved == 0 {
+		return syscall.ENOLINK
+	}
+	return syscall.EIDRM
 }
 
 // waitFor calls read, which waits in the poller for the file. The end of the context ends it.

@@ -21,6 +21,9 @@ type Stat struct {
 	AddsResume      time.Duration
 	Removed         bool
 	Rescan          bool
+	SourceEnded     bool
+	Sources         int
+	EndedSources    int
 	Depth           int
 	Ready           int
 	Blocked         int
@@ -77,6 +80,9 @@ func (s *cStat) public() Stat {
 		AddsResume:      time.Duration(s.addsResume),
 		Removed:         s.state&cStateRemoved != 0,
 		Rescan:          s.state&cStateRescan != 0,
+		SourceEnded:     s.state&cStateSourceEnded != 0,
+		Sources:         int(s.sources),
+		EndedSources:    int(s.endedSources),
 		Depth:           int(s.depth),
 		Ready:           int(s.ready),
 		Blocked:         int(s.blocked),

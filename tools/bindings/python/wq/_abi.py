@@ -134,6 +134,7 @@ class State(IntFlag):
     ADDS_PAUSED = 16  # adds are paused
     REMOVED = 32  # the queue was unlinked
     RESCAN = 64  # a source has a key that found no room
+    SOURCE_ENDED = 128  # what a source watched is gone
 
 
 class Pause(IntFlag):
@@ -178,7 +179,7 @@ class LimiterKind(IntEnum):
 class SourceFlag(IntFlag):
     """How a source was attached."""
 
-    WITH_FILE = 1  # the source ends when this open file is closed
+    WITH_FILE = 1  # the source belongs to this open file, see below
     SCAN = 2  # add the rescan key of all that it watches
 
 
@@ -296,6 +297,8 @@ class wq_stat(Structure):
         ("blocked", c_uint32),
         ("ready_groups", c_uint32),
         ("level_ready", c_uint64),
+        ("sources", c_uint32),
+        ("ended_sources", c_uint32),
     ]
     size: int
     flags: int
@@ -347,6 +350,8 @@ class wq_stat(Structure):
     blocked: int
     ready_groups: int
     level_ready: int
+    sources: int
+    ended_sources: int
 
 
 class wq_key_info(Structure):
@@ -748,6 +753,8 @@ class Stat:
         them only when other runs have ended. A kernel module's own order can block keys, too
     ready_groups: in a queue with groups: number of groups with ready keys. A key that was given
         back and is ahead of all others counts neither here nor in level_ready
+    sources: number of sources that are attached, see <linux/wq_source.h>
+    ended_sources: how many of them have ended, because what they watched is gone
     """
 
     name: str
@@ -797,6 +804,8 @@ class Stat:
     flushes: int
     blocked: int
     ready_groups: int
+    sources: int
+    ended_sources: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -982,7 +991,7 @@ MODELS = ((8, 8), (4, 4), (4, 8))
 SIZES = (
     (wq_item, (1088, 1080, 1080)),
     (wq_hist, (96, 96, 96)),
-    (wq_stat, (544, 544, 544)),
+    (wq_stat, (552, 552, 552)),
     (wq_key_info, (120, 120, 120)),
     (wq_view, (152, 140, 144)),
     (wq_batch, (80, 68, 72)),

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: LGPL-2.1-only
 """Tasks of asyncio that wait for a queue."""
 import asyncio
+import ctypes
 import errno
 import select
 
-from ._lib import error_of
+from . import _abi
+from ._lib import call, error_of, lib
 
 
 class Waiters:
     """Tasks of one event loop that wait for a key, in the order in which they came.
 
     An epoll of its own watches the queue, because the loop's reader does not report EPOLLPRI, the
-    end of an unlinked queue. While the queue is readable, each turn of the loop wakes one task. A
+    end of an unlinked queue or of a source. While the queue is readable, each turn of the loop wakes one task. A
     task takes its key after it woke up, so a task that is cancelled before takes none.
     """
 
     def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Future[None], None] = {}
@@ -50,12 +53,19 @@ class Waiters:
     def _ready(self) -> None:
         events = self._epoll.poll(0, 1)
         if events and not events[0][1] & ~select.EPOLLPRI:
-            self._fail(error_of(errno.EIDRM, self._name))
+            self._fail(error_of(self._reason(), self._name))
         elif events:
             woken = next(iter(self._tasks))
             self._leave(woken)
             if not woken.done():
                 woken.set_result(None)
+
+    def _reason(self) -> int:
+        """Why no key comes any more."""
+        struct = _abi.wq_stat()
+        call(lib.wq_stat_sized, self._fd, struct, ctypes.sizeof(struct), None)
+        ended = struct.ended_sources and not struct.state & _abi.State.REMOVED
+        return errno.ENOLINK if ended else errno.EIDRM
 
     def _fail(self, error: Exception) -> None:
         for woken in list(self._tasks):

@@ -79,6 +79,7 @@ _TEXTS = {
     errno.EBUSY: "the key is disabled: enable() accepts it again",
     errno.ENOSPC: "the queue is full, or its user has as many queues or keys as are allowed",
     errno.EIDRM: "the queue was unlinked, and no key is left: open it again",
+    errno.ENOLINK: "what a source of this file watched is gone, and no key is left",
     errno.ENODEV: "there is no /dev/wq: load the module, modprobe wq",
     errno.ENOTTY: "this is not a queue",
     errno.EDEADLK: "this consumer holds the key, and would wait for itself",

@@ -167,7 +167,8 @@ class Queue(OneProcess):
         FileNotFoundError, FileExistsError  ENOENT, EEXIST of open()
         BatchError          some keys of a batch failed
         OSError             EHOSTDOWN: adds are paused. EBUSY: the key is disabled. ENOSPC: the
-                            queue is full. EIDRM: the queue was unlinked and is empty
+                            queue is full. EIDRM: the queue was unlinked and is empty.
+                            ENOLINK: what a source of this consumer watched is gone
     """
 
     def __init__(self, fd: int, name: str | os.PathLike[str] | None) -> None:
@@ -332,8 +333,9 @@ class Queue(OneProcess):
         prefix: is put ahead of each key of the source, at most 31 bytes
         delay: seconds without a further change after which the key is ready
         scan: add the rescan key of all that the source watches
-        until_close: the source ends when this consumer is closed. Otherwise it lives until it is
-            detached or the queue ends
+        until_close: the source is detached when this consumer is closed, and a get of this
+            consumer raises OSError with ENOLINK when what it watches is gone. Otherwise the source
+            lives until it is detached or the queue ends
 
         Returns the number of the source.
 

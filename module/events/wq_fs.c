@@ -2,9 +2,9 @@
 /*
  * Sources of kind "fs": changes of a directory tree, or of a directory's entries.
  *
- * A source has a mark of fsnotify on the watched directory.  The mark pins the directory's inode, so
- * that fs_source.inode identifies it, and ends with the directory.  For a source of a directory's
- * entries the mark also brings the events.
+ * A source has a mark of fsnotify on the watched directory.  The mark pins the directory's inode,
+ * so that fs_source.inode identifies it, and ends with the directory.  For a source of a
+ * directory's entries the mark also brings the events.
  *
  * The events of trees come by one mark on the super block (struct fs_tree), which all sources there
  * share.  A change elsewhere on the file system is a bystander's, and should cost it little.  So
@@ -22,7 +22,8 @@
  *
  * No dentry and no mount is held, so a file system can be unmounted: fsnotify frees the marks then,
  * and fs_freeing_mark() ends the source.  For the same reason nothing holds a reference to a mark,
- * because the last references let the inode and the super block go.  fs_hook.mark is cleared before.
+ * because the last references let the inode and the super block go.  fs_hook.mark is cleared
+ * before.
  *
  * An event names a dentry, or a directory and a name in it.  The path from the watched directory to
  * it is read from the dcache, as the dcache does for d_path: under RCU, repeated if a rename came
@@ -71,7 +72,7 @@
 #define WQ_FS_NAMES	(WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | WQ_FS_CREATE | WQ_FS_DELETE)
 #define WQ_FS_ANCESTORS	16	/* generations of processes that are looked at */
 #define WQ_FS_DEPTH	2048	/* directories that are looked at */
-/* In the mask of a mark on the root of a tree.  No event has this bit, and no other watcher sets it. */
+/* In the mask of a mark on the root of a tree.  No event and no other watcher has this bit. */
 #define WQ_FS_ROOT	FS_Q_OVERFLOW
 
 static_assert(WQ_FS_MODIFY == FS_MODIFY && WQ_FS_ATTRIB == FS_ATTRIB &&
@@ -422,8 +423,9 @@ static const struct dentry *nearest_root(const struct dentry *d, bool *unknown)
 }
 
 /*
- * Hand an event to the sources that watch the changed object, under RCU.  A rename between the steps
- * of the walk is no loss: it has events of its own, which come after it, for its old and new name.
+ * Hand an event to the sources that watch the changed object, under RCU.  A rename between the
+ * steps of the walk is no loss: it has events of its own, which come after it, for its old and new
+ * name.
  */
 static void tree_event(const struct fs_tree *tree, const struct fs_event *ev)
 {
@@ -450,8 +452,8 @@ static void tree_event(const struct fs_tree *tree, const struct fs_event *ev)
 }
 
 /*
- * Whether an unhashed dentry has the name of its file.  In 6.1, ext4 and f2fs do not hash the dentry
- * by which a file of a casefold directory was made.  inotify reports this name, too.
+ * Whether an unhashed dentry has the name of its file.  In 6.1, ext4 and f2fs do not hash the
+ * dentry by which a file of a casefold directory was made.  inotify reports this name, too.
  */
 static bool name_holds(const struct dentry *d)
 {
@@ -462,7 +464,7 @@ static bool name_holds(const struct dentry *d)
 	/* The dentry of a name that was removed or replaced. */
 	if (cant_mount(d) || !IS_CASEFOLDED(d_inode(READ_ONCE(d->d_parent))))
 		return false;
-	/* d_tmpfile() makes this name up. */
+	/* The name that a file has by O_TMPFILE. */
 	len = scnprintf(tmpfile, sizeof(tmpfile), "#%llu", (unsigned long long)inode->i_ino);
 	return d->d_name.len != len || memcmp(d->d_name.name, tmpfile, len);
 }
@@ -582,7 +584,7 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 	return 0;
 }
 
-/* The mark on a directory ends, by fs_unhook(), or because the directory or the super block does. */
+/* The mark on a directory ends, by fs_unhook() or with the directory or the super block. */
 static void fs_freeing_mark(struct fsnotify_mark *mark, struct fsnotify_group *group)
 {
 	struct fs_source *src = group->private;

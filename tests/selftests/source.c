@@ -830,7 +830,7 @@ TEST_F(source, a_file_linked_into_the_tree_and_written_by_a_name_outside_has_no_
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
-/* kernfs reports a change with the inodes of the file and of its directory, and without a dentry. */
+/* kernfs reports a change with the inodes of the file and of its directory, without a dentry. */
 TEST_F(source, changes_of_files_of_kernfs_have_keys)
 {
 	static const __u32 flags[] = { 0, WQ_FS_CHILDREN };
@@ -853,7 +853,8 @@ TEST_F(source, changes_of_files_of_kernfs_have_keys)
 		if (!pid)
 			_exit(!!write_file("c/wq-kernfs/cgroup.procs", "0"));
 		EXPECT_EQ(0, reap(pid));
-		EXPECT_TRUE(has_key(self->q, flags[i] ? "cgroup.events" : "wq-kernfs/cgroup.events"));
+		EXPECT_TRUE(has_key(self->q, flags[i] ? "cgroup.events" :
+						       "wq-kernfs/cgroup.events"));
 		ASSERT_EQ(0, detach(self->q, id));
 		drop_all(self->q);
 	}
@@ -893,7 +894,7 @@ TEST_F(source, a_new_file_of_a_casefold_directory_has_its_name_as_key_and_rules_
 	close(fd);
 	EXPECT_TRUE(next_is(self->q, "Newer"));
 	EXPECT_TRUE(none_is_left(self->q));
-	/* A file without a name is linked into the directory, and 6.1 keeps no dentry of the name. */
+	/* A file without a name is linked into the directory.  6.1 keeps no dentry of the name. */
 	fd = open("c/w", O_TMPFILE | O_WRONLY, 0600);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, link_open(fd, "c/w/Linked"));

@@ -59,6 +59,7 @@ void wq_source_add(struct wq_source *s, const void *key, size_t len, size_t dir)
 void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, size_t dir,
 			    int priority, s64 delay);
 void wq_source_rescan(struct wq_source *s, const void *key, size_t dir);
+void wq_source_lose(struct wq_source *s, const void *key, size_t dir, u32 n);
 void wq_source_end(struct wq_source *s, int error);
 const char *wq_source_prefix(const struct wq_source *s, size_t *len);
 void *wq_source_private(const struct wq_source *s);

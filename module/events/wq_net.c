@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sources of kind "net": links, addresses, neighbours and routes of a network namespace.
+ * Sources of kind "net": links, addresses, neighbours, routes and other tables of a network
+ * namespace.
  *
- * The module has notifiers of links, IPv4 and IPv6 addresses, and neighbours.  A notifier finds the
- * sources of the namespace by net_ns.watch, which is read under RCU.
+ * Each change that the kernel reports by rtnetlink has a key: a namespace with sources has a socket
+ * in the groups of rtnetlink, net_ns.sock, and on_message() reads a message where it was sent.  So
+ * no message waits in the socket.  If the kernel drops one, because there is no memory, the rescan
+ * keys of all tables follow.
  *
- * Notifiers of routes belong to a namespace, and each end of one takes a grace period.  So a
- * namespace has one for all of its sources of routes, net_ns.fib.
+ * rtnetlink is silent about some changes, such as routes that go with their device.  For these the
+ * module has notifiers of links, IPv4 and IPv6 addresses, and neighbours, and a namespace has one
+ * of routes for all of its sources, net_ns.fib, because each end of one takes a grace period.  A
+ * notifier finds the sources of the namespace by net_ns.watch, which is read under RCU.  If a
+ * change has both, its key is added twice.
  *
- * Most notifiers are called after the change, so a consumer that looks sees it.  Notifiers of
- * routes are called before the change in some cases, so their keys wait in a queue of the
- * namespace, and a work item passes them on when each change that was in progress has ended: IPv4
- * routes change under the RTNL, IPv6 routes with softirqs disabled, which a grace period of RCU
- * waits for.  A user chooses how many routes change at a time, so the queue is small.  If a key
- * finds no room, a rescan key stands for all routes.
+ * Links, addresses and neighbours have changed when they are reported, so a consumer that looks
+ * sees it.  Other changes are reported before they happen in some cases.  Their keys wait in a queue
+ * of the namespace, and a work item passes them on when each change that was in progress has ended:
+ * tables change under the RTNL, or with softirqs disabled, which a grace period of RCU waits for.
+ * There are two such queues: new keys go to the one while the other one is emptied.  A user chooses
+ * how many routes change at a time, so the queues have a limit.  If a key finds no room, the rescan
+ * key of its table stands for it.
  *
  * Lifetimes.  A source has no reference to its namespace:
  *
@@ -21,24 +28,31 @@
  *  - struct net_watch belongs to the sources of the namespace, and outlives it.  The first source
  *    makes it.  It leaves net_ns.watch with the last source, or when the namespace ends.  The last
  *    source frees the net_watch, a grace period after that source was unhooked.
- *  - net_ns.fib is registered by the first source of routes.  After the last one, a work item of
- *    the namespace unregisters it, and holds the namespace meanwhile.  If the namespace ends
- *    before, it stays registered: it does nothing without sources, and ends with the namespace's
- *    chain of notifiers.  To unregister it would take a grace period, for which the ends of other
- *    namespaces would wait.
+ *  - net_ns.sock is opened by the first source, and net_ns.fib is registered by the first source of
+ *    routes.  Neither holds the namespace.  After the last source, a work item of the namespace
+ *    ends them, and holds the namespace meanwhile.  If the namespace ends before, its end closes
+ *    the socket, which takes no grace period.  net_ns.fib stays registered: it does nothing without
+ *    sources, and ends with the namespace's chain of notifiers.  To unregister it would take a
+ *    grace period, for which the ends of other namespaces would wait.
  *
  * The end of a namespace takes a constant time, because one thread of the kernel ends all
  * namespaces: it unlinks net_ns.watch, and a work item ends the sources.
  *
  * Locks: wq_net_lock protects the lists of sources and the links between the structs.  It is a raw
  * spinlock, because a task that its cgroup throttles can hold any other lock for long, and the ends
- * of namespaces would wait for it.  net_ns.fib_lock serializes the registration of net_ns.fib.
+ * of namespaces would wait for it.  net_ns.lock serializes the begin and end of net_ns.sock and
+ * net_ns.fib.
  */
+#include <linux/if_bridge.h>
 #include <linux/inetdevice.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/net.h>
+#include <linux/netconf.h>
 #include <linux/netdevice.h>
+#include <linux/netlink.h>
+#include <linux/nexthop.h>
 #include <linux/nsproxy.h>
 #include <linux/rculist.h>
 #include <linux/rtnetlink.h>
@@ -46,19 +60,22 @@
 #include <linux/wq.h>
 #include <linux/wq_source.h>
 #include <net/addrconf.h>
+#include <net/fib_rules.h>
 #include <net/fib_notifier.h>
 #include <net/ip6_fib.h>
 #include <net/ip_fib.h>
 #include <net/neighbour.h>
 #include <net/net_namespace.h>
 #include <net/netevent.h>
+#include <net/netlink.h>
 #include <net/netns/generic.h>
+#include <net/sock.h>
 
 #include "base/compat.h"
 
 #define WQ_NET_TEXT	96	/* bytes of a key without the prefix, at most */
-#define WQ_NET_BATCH	32	/* routes that are passed on at a time */
-#define WQ_NET_ROUTES	512	/* routes that wait to be passed on, at most */
+#define WQ_NET_TABLES	11	/* kinds of keys */
+#define WQ_NET_LATER	4096	/* keys that wait to be passed on, at most */
 
 /**
  * struct net_source - a source
@@ -81,19 +98,23 @@ struct net_source {
  * @net: the namespace
  * @watch: N: its sources, which are read under RCU; NULL: it has none
  * @nr_routes: N: sources of routes
- * @fib_lock: protects @live
+ * @lock: protects @sock and @live
+ * @sock: a socket in the groups of rtnetlink, or NULL
  * @fib: notifier of routes
  * @live: @fib is registered: before, it lists the routes that there are
- * @unlive: unregisters @fib if there is no source of routes; holds @net
+ * @overrun: the kernel dropped a message
+ * @tidy: ends @sock and @fib if no source needs them, and sees to @overrun; holds @net
  */
 struct net_ns {
 	struct net *net;
 	struct net_watch __rcu *watch;
 	u32 nr_routes;
-	struct mutex fib_lock;
+	struct mutex lock;
+	struct socket *sock;
 	struct notifier_block fib;
 	bool live;
-	struct work_struct unlive;
+	bool overrun;
+	struct work_struct tidy;
 };
 
 /**
@@ -101,10 +122,10 @@ struct net_ns {
  * @ns: N: the namespace; NULL: it has ended
  * @sources: N: the sources, which are read under RCU
  * @nr: N: how many they are
- * @routes: keys of routes that wait until their change has ended; NULL until the first source of
- *	routes, then constant
- * @lost: bit 0: a key of a route could not be added to @routes
- * @pass_on: passes the keys of @routes on
+ * @queues: keys that wait until their change has ended; constant once @later is set
+ * @later: the one of @queues that new keys go to, which is read under RCU; NULL: there is none yet
+ * @lost: keys of each table that could not be added to it
+ * @pass_on: passes the keys of @queues on
  * @ended: ends the sources after the end of the namespace
  *
  * Legend: N: protected by wq_net_lock.
@@ -113,8 +134,9 @@ struct net_watch {
 	struct net_ns *ns;
 	struct list_head sources;
 	u32 nr;
-	struct wq *routes;
-	unsigned long lost;
+	struct wq *queues[2];
+	struct wq __rcu *later;
+	atomic_t lost[WQ_NET_TABLES];
 	struct work_struct pass_on;
 	struct work_struct ended;
 };
@@ -128,14 +150,29 @@ struct net_watch {
 struct net_table {
 	u32 bit;
 	u32 len;
-	char name[8];
+	char name[12];
 };
 
+/* In the order of their bits. */
 #define NET_TABLE(bit, name)	{ bit, sizeof(name) - 1, name }
-static const struct net_table links = NET_TABLE(WQ_NET_LINK, "link/");
-static const struct net_table addrs = NET_TABLE(WQ_NET_ADDR, "addr/");
-static const struct net_table neighs = NET_TABLE(WQ_NET_NEIGH, "neigh/");
-static const struct net_table routes = NET_TABLE(WQ_NET_ROUTE, "route/");
+static const struct net_table net_tables[WQ_NET_TABLES] = {
+	NET_TABLE(WQ_NET_LINK, "link/"),
+	NET_TABLE(WQ_NET_ADDR, "addr/"),
+	NET_TABLE(WQ_NET_NEIGH, "neigh/"),
+	NET_TABLE(WQ_NET_ROUTE, "route/"),
+	NET_TABLE(WQ_NET_RULE, "rule/"),
+	NET_TABLE(WQ_NET_NEXTHOP, "nexthop/"),
+	NET_TABLE(WQ_NET_FDB, "fdb/"),
+	NET_TABLE(WQ_NET_MDB, "mdb/"),
+	NET_TABLE(WQ_NET_VLAN, "vlan/"),
+	NET_TABLE(WQ_NET_NETCONF, "netconf/"),
+	NET_TABLE(WQ_NET_MROUTE, "mroute/"),
+};
+
+static_assert(WQ_NET_ALL == BIT(WQ_NET_TABLES) - 1);
+
+#define TABLE_OF(bit)	(&net_tables[ilog2(bit)])
+#define AT_ONCE		(WQ_NET_LINK | WQ_NET_ADDR | WQ_NET_NEIGH)	/* reported after changes */
 
 static DEFINE_RAW_SPINLOCK(wq_net_lock);
 static unsigned int wq_net_id;
@@ -246,7 +283,7 @@ static int on_link(struct notifier_block *nb, unsigned long event, void *info)
 {
 	const struct net_device *dev = netdev_notifier_info_to_dev(info);
 
-	add(dev, &links, 0, NULL);
+	add(dev, TABLE_OF(WQ_NET_LINK), 0, NULL);
 	return NOTIFY_DONE;
 }
 
@@ -254,7 +291,7 @@ static int on_addr(struct notifier_block *nb, unsigned long event, void *info)
 {
 	const struct in_ifaddr *ifa = info;
 
-	add(ifa->ifa_dev->dev, &addrs, AF_INET, &ifa->ifa_local);
+	add(ifa->ifa_dev->dev, TABLE_OF(WQ_NET_ADDR), AF_INET, &ifa->ifa_local);
 	return NOTIFY_DONE;
 }
 
@@ -263,7 +300,7 @@ static int on_addr6(struct notifier_block *nb, unsigned long event, void *info)
 {
 	const struct inet6_ifaddr *ifa = info;
 
-	add(ifa->idev->dev, &addrs, AF_INET6, &ifa->addr);
+	add(ifa->idev->dev, TABLE_OF(WQ_NET_ADDR), AF_INET6, &ifa->addr);
 	return NOTIFY_DONE;
 }
 
@@ -276,7 +313,7 @@ static int on_neigh(struct notifier_block *nb, unsigned long event, void *info)
 
 	if (event == NETEVENT_NEIGH_UPDATE &&
 	    (n->tbl->family == AF_INET || n->tbl->family == AF_INET6))
-		add(n->dev, &neighs, n->tbl->family, n->primary_key);
+		add(n->dev, TABLE_OF(WQ_NET_NEIGH), n->tbl->family, n->primary_key);
 	return NOTIFY_DONE;
 }
 
@@ -298,7 +335,7 @@ static char *put_route(char *to, u32 id, int family, const void *dst, u32 dst_le
 {
 	char number[12];
 
-	to += sprintf(to, "%s%s/", routes.name, table_name(id, number));
+	to += sprintf(to, "route/%s/", table_name(id, number));
 	to = put_address(to, family, dst);
 	return to + sprintf(to, "/%u", dst_len);
 }
@@ -323,12 +360,33 @@ static size_t route_text(const struct fib_notifier_info *info, char text[WQ_NET_
 	return 0;
 }
 
+/* A key of a table could not be kept.  Under RCU. */
+static void lose(struct net_watch *w, const struct net_table *table)
+{
+	atomic_inc(&w->lost[table - net_tables]);
+	/* Orders it before pass_on_keys(). */
+	queue_work(wq_net_wq, &w->pass_on);
+}
+
+/* Add a key when the change in progress has ended.  Under RCU. */
+static void add_later(struct net_watch *w, const struct net_table *table, const char *text,
+		      size_t len)
+{
+	struct wq *queue = rcu_dereference(w->later);
+
+	if (!queue)
+		return;
+	if (wq_add(queue, text, len) < 0)
+		lose(w, table);
+	else
+		queue_work(wq_net_wq, &w->pass_on);
+}
+
 static int on_route(struct notifier_block *nb, unsigned long event, void *info)
 {
 	struct net_ns *ns = container_of(nb, struct net_ns, fib);
 	char text[WQ_NET_TEXT];
 	struct net_watch *w;
-	struct wq *queue;
 	size_t len;
 
 	/*
@@ -346,68 +404,352 @@ static int on_route(struct notifier_block *nb, unsigned long event, void *info)
 		return NOTIFY_DONE;
 	rcu_read_lock();
 	w = rcu_dereference(ns->watch);
-	/* Pairs with smp_store_release() in watch_routes(): the queue is complete. */
-	queue = w ? smp_load_acquire(&w->routes) : NULL;
-	if (queue) {
-		if (wq_add(queue, text, len) < 0)
-			/* queue_work() orders it before pass_on_routes(). */
-			set_bit(0, &w->lost);
-		queue_work(wq_net_wq, &w->pass_on);
-	}
+	if (w)
+		add_later(w, TABLE_OF(WQ_NET_ROUTE), text, len);
 	rcu_read_unlock();
 	return NOTIFY_DONE;
 }
 
-/* Each change of a route whose notifier was called has ended when this returns. */
-static void wait_for_changes(void)
+static const void *attr_of(const struct nlmsghdr *n, int head, int type, int size)
 {
-	rtnl_lock();
-	rtnl_unlock();
-	synchronize_rcu();
+	const struct nlattr *attr = nlmsg_find_attr(n, head, type);
+
+	return attr && nla_len(attr) >= size ? nla_data(attr) : NULL;
 }
 
-static void rescan_routes(const struct net_watch *w, char *text)
+static u32 number_of(const struct nlmsghdr *n, int head, int type, u32 otherwise)
 {
+	const u32 *number = attr_of(n, head, type, sizeof(*number));
+
+	return number ? get_unaligned(number) : otherwise;
+}
+
+static int address_size(int family)
+{
+	return family == AF_INET ? sizeof(struct in_addr) :
+	       family == AF_INET6 ? sizeof(struct in6_addr) : 0;
+}
+
+/*
+ * Each of the following writes the rest of a key behind the name of its table, which it may change.
+ * It returns the end, or @to if the message does not name a thing: the table's rescan key.
+ */
+static char *put_index(char *to, u32 index, int family, const void *address)
+{
+	char *end = put_number(to, index);
+
+	if (!address)
+		return to;
+	*end++ = '/';
+	return put_address(end, family, address);
+}
+
+static char *put_addr_msg(char *to, const struct nlmsghdr *n)
+{
+	const struct ifaddrmsg *m = nlmsg_data(n);
+	int size = address_size(m->ifa_family);
+
+	if (!size)
+		return to;
+	return put_index(to, m->ifa_index, m->ifa_family,
+			 attr_of(n, sizeof(*m), IFA_LOCAL, size) ?:
+			 attr_of(n, sizeof(*m), IFA_ADDRESS, size));
+}
+
+static char *put_neigh_msg(char *to, const struct nlmsghdr *n, const struct net_table **table)
+{
+	const struct ndmsg *m = nlmsg_data(n);
+	int size = address_size(m->ndm_family);
+	const void *mac;
+
+	if (size)
+		return put_index(to, m->ndm_ifindex, m->ndm_family,
+				 attr_of(n, sizeof(*m), NDA_DST, size));
+	*table = TABLE_OF(WQ_NET_FDB);
+	to = to - TABLE_OF(WQ_NET_NEIGH)->len + (*table)->len;
+	mac = attr_of(n, sizeof(*m), NDA_LLADDR, ETH_ALEN);
+	return mac ? to + sprintf(to, "%d/%pM", m->ndm_ifindex, mac) : to;
+}
+
+static char *put_route_msg(char *to, const struct nlmsghdr *n, const struct net_table **table)
+{
+	static const struct in6_addr any;
+	const struct rtmsg *m = nlmsg_data(n);
+	int size = address_size(m->rtm_family);
+
+	if (size)
+		return put_route(to - (*table)->len,
+				 number_of(n, sizeof(*m), RTA_TABLE, m->rtm_table), m->rtm_family,
+				 attr_of(n, sizeof(*m), RTA_DST, size) ?: &any, m->rtm_dst_len);
+	if (m->rtm_family != RTNL_FAMILY_IPMR && m->rtm_family != RTNL_FAMILY_IP6MR)
+		return to;
+	*table = TABLE_OF(WQ_NET_MROUTE);
+	return to - TABLE_OF(WQ_NET_ROUTE)->len + (*table)->len;
+}
+
+static char *put_rule_msg(char *to, const struct nlmsghdr *n)
+{
+	const struct fib_rule_hdr *m = nlmsg_data(n);
+
+	if (!address_size(m->family))
+		return to;
+	return to + sprintf(to, "%s/%u", m->family == AF_INET ? "inet" : "inet6",
+			    number_of(n, sizeof(*m), FRA_PRIORITY, 0));
+}
+
+static char *put_netconf_msg(char *to, const struct nlmsghdr *n)
+{
+	const struct netconfmsg *m = nlmsg_data(n);
+	int index = number_of(n, sizeof(*m), NETCONFA_IFINDEX, 0);
+
+	if (!address_size(m->ncm_family))
+		return to;
+	to += sprintf(to, "%s/", m->ncm_family == AF_INET ? "inet" : "inet6");
+	if (index == NETCONFA_IFINDEX_ALL)
+		return to + sprintf(to, "all");
+	if (index == NETCONFA_IFINDEX_DEFAULT)
+		return to + sprintf(to, "default");
+	return put_number(to, index);
+}
+
+/* The messages of rtnetlink that have keys. */
+static const struct {
+	u16 type;		/* RTM_NEW*: RTM_DEL* is the next */
+	u16 size;		/* of its struct */
+	u32 bit;
+} net_messages[] = {
+	{ RTM_NEWLINK, sizeof(struct ifinfomsg), WQ_NET_LINK },
+	{ RTM_NEWADDR, sizeof(struct ifaddrmsg), WQ_NET_ADDR },
+	{ RTM_NEWNEIGH, sizeof(struct ndmsg), WQ_NET_NEIGH },
+	{ RTM_NEWROUTE, sizeof(struct rtmsg), WQ_NET_ROUTE },
+	{ RTM_NEWRULE, sizeof(struct fib_rule_hdr), WQ_NET_RULE },
+	{ RTM_NEWNEXTHOP, sizeof(struct nhmsg), WQ_NET_NEXTHOP },
+	{ RTM_NEWNEXTHOPBUCKET, sizeof(struct nhmsg), WQ_NET_NEXTHOP },
+	{ RTM_NEWMDB, sizeof(struct br_port_msg), WQ_NET_MDB },
+	{ RTM_NEWVLAN, sizeof(struct br_vlan_msg), WQ_NET_VLAN },
+	{ RTM_NEWNETCONF, sizeof(struct netconfmsg), WQ_NET_NETCONF },
+};
+
+/* The key of a message and its table; NULL: it has none.  @end: receives the end of the key */
+static const struct net_table *put_message(char *text, char **end, const struct nlmsghdr *n)
+{
+	const struct net_table *table;
+	char *to;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(net_messages); i++)
+		if ((n->nlmsg_type & ~1) == net_messages[i].type)
+			break;
+	if (i == ARRAY_SIZE(net_messages) || nlmsg_len(n) < net_messages[i].size)
+		return NULL;
+	table = TABLE_OF(net_messages[i].bit);
+	to = text + table->len;
+	switch (table->bit) {
+	case WQ_NET_LINK:
+		to = put_number(to, ((const struct ifinfomsg *)nlmsg_data(n))->ifi_index);
+		break;
+	case WQ_NET_ADDR:
+		to = put_addr_msg(to, n);
+		break;
+	case WQ_NET_NEIGH:
+		to = put_neigh_msg(to, n, &table);
+		break;
+	case WQ_NET_ROUTE:
+		to = put_route_msg(to, n, &table);
+		break;
+	case WQ_NET_RULE:
+		to = put_rule_msg(to, n);
+		break;
+	case WQ_NET_NEXTHOP:
+		to = put_number(to, number_of(n, sizeof(struct nhmsg), NHA_ID, 0));
+		break;
+	case WQ_NET_MDB:
+		to = put_number(to, ((const struct br_port_msg *)nlmsg_data(n))->ifindex);
+		break;
+	case WQ_NET_VLAN:
+		to = put_number(to, ((const struct br_vlan_msg *)nlmsg_data(n))->ifindex);
+		break;
+	case WQ_NET_NETCONF:
+		to = put_netconf_msg(to, n);
+		break;
+	}
+	memcpy(text, table->name, table->len);
+	*end = to;
+	return table;
+}
+
+static void add_message(struct net_ns *ns, const struct nlmsghdr *n)
+{
+	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT], *text = buf + WQ_SOURCE_PREFIX_MAX, *end;
+	const struct net_table *table = put_message(text, &end, n);
+	struct net_watch *w;
+
+	if (!table)
+		return;
+	rcu_read_lock();
+	w = rcu_dereference(ns->watch);
+	if (w && table->bit & AT_ONCE)
+		add_to_all(w, table, text, end - text);
+	else if (w)
+		add_later(w, table, text, end - text);
+	rcu_read_unlock();
+}
+
+/* The socket has messages, where they were sent: from any context but hard interrupt. */
+static void on_message(struct sock *sk)
+{
+	const struct nlmsghdr *n;
+	struct sk_buff *skb;
+	int left;
+
+	while ((skb = skb_dequeue(&sk->sk_receive_queue))) {
+		left = skb->len;
+		/* A process can send messages, too. */
+		if (!NETLINK_CB(skb).portid)
+			nlmsg_for_each_msg(n, nlmsg_hdr(skb), skb->len, left)
+				add_message(sk->sk_user_data, n);
+		consume_skb(skb);
+	}
+}
+
+/* Begin @tidy.  The caller knows that the namespace has not been freed. */
+static void begin_tidy(struct net_ns *ns)
+{
+	struct net *net = maybe_get_net(ns->net);
+
+	if (net && !queue_work(wq_net_wq, &ns->tidy))
+		put_net(net);
+}
+
+/* The kernel dropped a message, and drops each further one until tidy() has read the socket. */
+static void on_overrun(struct sock *sk)
+{
+	struct net_ns *ns = sk->sk_user_data;
+
+	WRITE_ONCE(ns->overrun, true);
+	begin_tidy(ns);
+}
+
+static int join(struct socket *sock)
+{
+	static const int groups[] = {
+		RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_MROUTE,
+		RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_MROUTE,
+		RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_IFINFO, RTNLGRP_IPV6_RULE, RTNLGRP_IPV4_NETCONF,
+		RTNLGRP_IPV6_NETCONF, RTNLGRP_MDB, RTNLGRP_MPLS_ROUTE, RTNLGRP_MPLS_NETCONF,
+		RTNLGRP_NEXTHOP, RTNLGRP_BRVLAN,
+	};
+	struct sockaddr_nl any = { .nl_family = AF_NETLINK };
+	/* The type of the address differs between kernels.  A socket without one gets nothing. */
+	int i, ret = kernel_bind(sock, (void *)&any, sizeof(any));
+
+	for (i = 0; !ret && i < ARRAY_SIZE(groups); i++) {
+		int group = groups[i];
+
+		ret = sock->ops->setsockopt(sock, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP,
+					    KERNEL_SOCKPTR(&group), sizeof(group));
+	}
+	return ret;
+}
+
+/* Receive messages, with ns->lock held. */
+static int listen(struct net_ns *ns)
+{
+	struct socket *sock;
+	int ret;
+
+	lockdep_assert_held(&ns->lock);
+	if (ns->sock)
+		return 0;
+	ret = sock_create_kern(ns->net, AF_NETLINK, SOCK_RAW, NETLINK_ROUTE, &sock);
+	if (ret)
+		return ret;
+	sock->sk->sk_user_data = ns;
+	sock->sk->sk_data_ready = on_message;
+	sock->sk->sk_error_report = on_overrun;
+	ret = join(sock);
+	if (ret)
+		sock_release(sock);
+	else
+		ns->sock = sock;
+	return ret;
+}
+
+/* Leave marks for the keys that were lost before the changes in progress have ended. */
+static void pass_on_lost(struct net_watch *w, const u32 *lost)
+{
+	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT], *text = buf + WQ_SOURCE_PREFIX_MAX;
 	const struct net_source *src;
 	size_t prefix_len;
 	const char *key;
+	u32 i;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(src, &w->sources, link) {
-		if (!(src->tables & WQ_NET_ROUTE))
-			continue;
-		put_name(text, &routes);
-		key = put_prefix(src, text, &prefix_len);
-		wq_source_rescan(src->s, key, prefix_len + routes.len);
+		for (i = 0; i < WQ_NET_TABLES; i++) {
+			if (!lost[i] || !(src->tables & net_tables[i].bit))
+				continue;
+			put_name(text, &net_tables[i]);
+			key = put_prefix(src, text, &prefix_len);
+			wq_source_lose(src->s, key, prefix_len + net_tables[i].len, lost[i]);
+		}
 	}
 	rcu_read_unlock();
 }
 
-static void pass_on_routes(struct work_struct *work)
+static const struct net_table *table_of(const char *text)
+{
+	u32 i;
+
+	for (i = 0; i < WQ_NET_TABLES - 1; i++)
+		if (!memcmp(text, net_tables[i].name, net_tables[i].len))
+			break;
+	return &net_tables[i];
+}
+
+/* Pass on the keys of a queue that gets no more.  Returns how many they were. */
+static u32 pass_on_queue(struct net_watch *w, struct wq *queue)
+{
+	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT], *text = buf + WQ_SOURCE_PREFIX_MAX;
+	struct wq_item item;
+	u32 n;
+
+	/* Without sources nobody needs the rest, and net_free() waits. */
+	for (n = 0; !list_empty(&w->sources) && !wq_get(queue, &item, 0); n++) {
+		memcpy(text, item.key, item.len);
+		rcu_read_lock();
+		add_to_all(w, table_of(text), text, item.len);
+		rcu_read_unlock();
+		wq_done(queue, &item);
+		cond_resched();
+	}
+	return n;
+}
+
+static void pass_on_keys(struct work_struct *work)
 {
 	struct net_watch *w = container_of(work, struct net_watch, pass_on);
-	struct wq_item items[WQ_NET_BATCH];
-	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT], *text = buf + WQ_SOURCE_PREFIX_MAX;
-	unsigned int n, i;
-	bool lost;
+	u32 i, n, lost[WQ_NET_TABLES];
+	struct wq *queue;
 
+	if (!rcu_access_pointer(w->later))
+		return;
 	do {
-		lost = test_and_clear_bit(0, &w->lost);
-		for (n = 0; n < WQ_NET_BATCH && !wq_get(w->routes, &items[n], 0); n++)
-			;
-		if (n || lost)
-			wait_for_changes();
-		for (i = 0; i < n; i++) {
-			memcpy(text, items[i].key, items[i].len);
-			rcu_read_lock();
-			add_to_all(w, &routes, text, items[i].len);
-			rcu_read_unlock();
-			wq_done(w->routes, &items[i]);
+		/* A change under the RTNL that has a key in the queue has ended. */
+		rtnl_lock();
+		queue = rcu_dereference_protected(w->later, true);
+		rcu_assign_pointer(w->later, w->queues[queue == w->queues[0]]);
+		for (i = 0, n = 0; i < WQ_NET_TABLES; i++) {
+			lost[i] = atomic_xchg(&w->lost[i], 0);
+			n |= lost[i];
 		}
-		if (lost)
-			rescan_routes(w, text);
-		/* Without sources nobody needs the rest, and net_free() waits. */
-	} while ((n || lost) && !list_empty(&w->sources));
+		rtnl_unlock();
+		/* Any other one, too, and no add to the queue is in progress. */
+		synchronize_rcu();
+		if (n)
+			pass_on_lost(w, lost);
+		n |= pass_on_queue(w, queue);
+	} while (n && !list_empty(&w->sources));
 }
 
 /* The namespace has ended. */
@@ -422,52 +764,87 @@ static void end_sources(struct work_struct *work)
 	rcu_read_unlock();
 }
 
-static void unlive(struct work_struct *work)
+/* Let the kernel send again.  A mark stands for the messages that it dropped. */
+static void see_to_overrun(struct net_ns *ns)
 {
-	struct net_ns *ns = container_of(work, struct net_ns, unlive);
+	struct msghdr msg = {};
+	struct net_watch *w;
+	u32 i;
+
+	WRITE_ONCE(ns->overrun, false);
+	kernel_recvmsg(ns->sock, &msg, NULL, 0, 0, MSG_DONTWAIT);
+	rcu_read_lock();
+	w = rcu_dereference(ns->watch);
+	for (i = 0; w && i < WQ_NET_TABLES; i++)
+		lose(w, &net_tables[i]);
+	rcu_read_unlock();
+}
+
+static void tidy(struct work_struct *work)
+{
+	struct net_ns *ns = container_of(work, struct net_ns, tidy);
 	struct net *net = ns->net;
 
-	mutex_lock(&ns->fib_lock);
+	mutex_lock(&ns->lock);
 	/* A source that comes from now on waits for the lock. */
 	if (ns->live && !READ_ONCE(ns->nr_routes)) {
 		WRITE_ONCE(ns->live, false);
 		unregister_fib_notifier(net, &ns->fib);
 	}
-	mutex_unlock(&ns->fib_lock);
+	if (ns->sock && !rcu_access_pointer(ns->watch)) {
+		sock_release(ns->sock);
+		ns->sock = NULL;
+	}
+	if (ns->sock && READ_ONCE(ns->overrun))
+		see_to_overrun(ns);
+	mutex_unlock(&ns->lock);
 	put_net(net);
 }
 
-/* The caller has a source of routes in @w, and holds the namespace. */
-static int watch_routes(struct net_ns *ns, struct net_watch *w)
+static int make_queues(struct net_watch *w)
 {
-	/* Charged as the source that makes it. */
-	const struct wq_params params = { .max_keys = WQ_NET_ROUTES, .account = true };
+	/* Charged as the source that makes them. */
+	const struct wq_params params = { .max_keys = WQ_NET_LATER, .account = true };
 	struct wq *queue;
-	bool missed;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(w->queues); i++) {
+		if (w->queues[i])
+			continue;
+		queue = wq_create(&params);
+		if (IS_ERR(queue))
+			return PTR_ERR(queue);
+		w->queues[i] = queue;
+	}
+	rcu_assign_pointer(w->later, w->queues[0]);
+	return 0;
+}
+
+/* The caller has a source in @w, with these tables, and holds the namespace. */
+static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
+{
+	bool missed = !rcu_access_pointer(w->later) || !ns->sock;
 	int ret = 0;
 
-	mutex_lock(&ns->fib_lock);
-	missed = !w->routes;
-	if (missed) {
-		queue = wq_create(&params);
-		ret = PTR_ERR_OR_ZERO(queue);
-		if (!ret)
-			/* Pairs with smp_load_acquire() in on_route(). */
-			smp_store_release(&w->routes, queue);
-	}
-	if (!ret && !ns->live) {
+	lockdep_assert_held(&ns->lock);
+	if (!rcu_access_pointer(w->later))
+		ret = make_queues(w);
+	ret = ret ?: listen(ns);
+	if (!ret && tables & WQ_NET_ROUTE && !ns->live) {
 		missed = true;
 		ret = register_fib_notifier(ns->net, &ns->fib, NULL, NULL);
 		if (!ret)
 			WRITE_ONCE(ns->live, true);
 	}
 	/*
-	 * A change may have called its notifiers before that, and comes after them.  The caller's
-	 * dump must see it.
+	 * A change may have been reported before that, and comes after it.  The caller's dump must
+	 * see it.
 	 */
-	if (!ret && missed)
-		wait_for_changes();
-	mutex_unlock(&ns->fib_lock);
+	if (!ret && missed) {
+		rtnl_lock();
+		rtnl_unlock();
+		synchronize_rcu();
+	}
 	return ret;
 }
 
@@ -479,7 +856,7 @@ static struct net_watch *watch_new(struct net_ns *ns)
 		return NULL;
 	w->ns = ns;
 	INIT_LIST_HEAD(&w->sources);
-	INIT_WORK(&w->pass_on, pass_on_routes);
+	INIT_WORK(&w->pass_on, pass_on_keys);
 	INIT_WORK(&w->ended, end_sources);
 	return w;
 }
@@ -504,7 +881,7 @@ static void watch_add(struct net_ns *ns, struct net_source *src, struct net_watc
 	raw_spin_unlock(&wq_net_lock);
 }
 
-/* Take a source out.  Returns the namespace if it has no source of routes any more, held. */
+/* Take a source out.  Returns the namespace if tidy() may have something to end, held. */
 static struct net *watch_del(struct net_source *src)
 {
 	struct net_watch *w = src->watch;
@@ -517,11 +894,10 @@ static struct net *watch_del(struct net_source *src)
 	src->last = !--w->nr;
 	if (ns && src->last)
 		RCU_INIT_POINTER(ns->watch, NULL);
-	if (ns && src->tables & WQ_NET_ROUTE) {
+	if (ns && src->tables & WQ_NET_ROUTE)
 		WRITE_ONCE(ns->nr_routes, ns->nr_routes - 1);
-		if (!ns->nr_routes)
-			net = maybe_get_net(ns->net);
-	}
+	if (ns && (src->last || !ns->nr_routes))
+		net = maybe_get_net(ns->net);
 	raw_spin_unlock(&wq_net_lock);
 	return net;
 }
@@ -534,7 +910,7 @@ static void net_unhook(struct wq_source *s)
 	if (!net)
 		return;
 	ns = net_generic(net, wq_net_id);
-	if (!queue_work(wq_net_wq, &ns->unlive))
+	if (!queue_work(wq_net_wq, &ns->tidy))
 		put_net(net);
 }
 
@@ -542,12 +918,14 @@ static void net_free(struct wq_source *s)
 {
 	struct net_source *src = wq_source_private(s);
 	struct net_watch *w = src->watch;
+	u32 i;
 
 	if (src->last) {
 		cancel_work_sync(&w->ended);
 		cancel_work_sync(&w->pass_on);
-		if (w->routes)
-			wq_destroy(w->routes);
+		for (i = 0; i < ARRAY_SIZE(w->queues); i++)
+			if (w->queues[i])
+				wq_destroy(w->queues[i]);
 		kfree(w);
 	}
 	kfree(src);
@@ -555,14 +933,13 @@ static void net_free(struct wq_source *s)
 
 static void describe(struct wq_source *s, u32 tables)
 {
-	static const struct net_table *const all[] = { &links, &addrs, &neighs, &routes };
-	char text[ARRAY_SIZE(all) * sizeof(all[0]->name)];
+	char text[WQ_NET_TABLES * sizeof(net_tables[0].name)];
 	u32 i, len = 0;
 
-	for (i = 0; i < ARRAY_SIZE(all); i++)
-		if (tables & all[i]->bit)
+	for (i = 0; i < WQ_NET_TABLES; i++)
+		if (tables & net_tables[i].bit)
 			len += scnprintf(text + len, sizeof(text) - len, "%s%.*s", len ? "," : "",
-					 all[i]->len - 1, all[i]->name);
+					 net_tables[i].len - 1, net_tables[i].name);
 	wq_source_describe(s, text);
 }
 
@@ -572,7 +949,7 @@ static int net_attach(struct wq_source *s, const void *arg)
 	const struct wq_net_args *args = arg;
 	struct net_watch *spare;
 	struct net_source *src;
-	int ret = 0;
+	int ret;
 
 	if (args->flags || args->tables & ~WQ_NET_ALL)
 		return -EINVAL;
@@ -589,8 +966,9 @@ static int net_attach(struct wq_source *s, const void *arg)
 	describe(s, src->tables);
 	watch_add(ns, src, &spare);
 	kfree(spare);
-	if (src->tables & WQ_NET_ROUTE)
-		ret = watch_routes(ns, src->watch);
+	mutex_lock(&ns->lock);
+	ret = begin(ns, src->watch, src->tables);
+	mutex_unlock(&ns->lock);
 	/* Pairs with those in add() and on_route(): the caller dumps tables without a lock. */
 	smp_mb();
 	if (ret) {
@@ -606,9 +984,9 @@ static int __net_init wq_net_ns_init(struct net *net)
 	struct net_ns *ns = net_generic(net, wq_net_id);
 
 	ns->net = net;
-	mutex_init(&ns->fib_lock);
+	mutex_init(&ns->lock);
 	ns->fib.notifier_call = on_route;
-	INIT_WORK(&ns->unlive, unlive);
+	INIT_WORK(&ns->tidy, tidy);
 	return 0;
 }
 
@@ -628,6 +1006,9 @@ static void __net_exit wq_net_ns_exit(struct net *net)
 	if (w)
 		queue_work(wq_net_wq, &w->ended);
 	rcu_read_unlock();
+	/* The holders of the lock hold the namespace. */
+	if (ns->sock)
+		sock_release(ns->sock);
 	/*
 	 * If the module is removed, no notifier may stay.  No namespace has sources then, so this
 	 * one ended with its last source, a moment ago.
@@ -718,6 +1099,6 @@ static void __exit wq_net_exit(void)
 }
 module_exit(wq_net_exit);
 
-MODULE_DESCRIPTION("wq: links, addresses, neighbours and routes as keys");
+MODULE_DESCRIPTION("wq: links, addresses, routes and other tables of the network as keys");
 MODULE_LICENSE("GPL");
 MODULE_ALIAS_WQ_SOURCE("net");

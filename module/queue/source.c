@@ -248,17 +248,45 @@ void wq_source_rescan(struct wq_source *s, const void *key, size_t dir)
 }
 EXPORT_SYMBOL_GPL(wq_source_rescan);
 
-/* An add of @key has returned @ret. */
-static void source_added(struct wq_source *s, int ret, const void *key, size_t dir)
+/* @n keys could not be added. */
+static void source_failed(struct wq_source *s, const void *key, size_t dir, u32 n)
 {
 	/* A queue that is shut down has no further runs. */
-	if (ret >= 0 || READ_ONCE(s->q->shut))
+	if (READ_ONCE(s->q->shut))
 		return;
 	spin_lock(&s->lock);
-	s->failed++;
+	s->failed += n;
 	spin_unlock(&s->lock);
 	source_mark(s, key, dir);
 }
+
+/* An add of @key has returned @ret. */
+static void source_added(struct wq_source *s, int ret, const void *key, size_t dir)
+{
+	if (ret < 0)
+		source_failed(s, key, dir, 1);
+}
+
+/**
+ * wq_source_lose() - the kind had no room to keep keys of changes
+ * @s: the source
+ * @key: as for wq_source_rescan(), whose rescan key stands for these changes
+ * @dir: as for wq_source_rescan()
+ * @n: how many keys: they count as adds that failed
+ *
+ * Context: any but NMI; never sleeps.  On PREEMPT_RT neither from hard interrupt nor with
+ * interrupts or preemption disabled.  In an RCU read-side critical section, which began before the
+ * kind's unhook for @s returned.
+ */
+void wq_source_lose(struct wq_source *s, const void *key, size_t dir, u32 n)
+{
+	unsigned long flags;
+
+	if (source_enter(s, &flags))
+		source_failed(s, key, dir, n);
+	source_leave(s, flags);
+}
+EXPORT_SYMBOL_GPL(wq_source_lose);
 
 /**
  * wq_source_add() - something has changed

@@ -12,6 +12,9 @@
 
 #include <sched.h>
 #include <net/if.h>
+#include <sys/socket.h>
+
+#include <linux/rtnetlink.h>
 
 static int attach_net(int q, __u32 tables)
 {
@@ -48,7 +51,7 @@ TEST_F(net, attach_checks_its_tables)
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
 	struct wq_net_args args = { .flags = 1 };
 
-	EXPECT_EQ(-EINVAL, attach_net(self->q, 0x10));
+	EXPECT_EQ(-EINVAL, attach_net(self->q, WQ_NET_ALL + 1));
 	EXPECT_EQ(-EINVAL, attach_op(self->q, &op, "net", &args, sizeof(args)));
 	EXPECT_LT(0, attach_net(self->q, 0));
 	EXPECT_STREQ("net", first(self->q).kind);
@@ -104,6 +107,7 @@ TEST_F(net, links_addresses_neighbours_and_routes_are_keys)
 	command("ip -6 route add 2001:db8:1::/48 dev lo table 100");
 	EXPECT_TRUE(next_is(self->q, "route/100/2001:db8:1::/48"));
 	EXPECT_EQ(0, detach(self->q, 3));
+	drop_all(self->q);
 
 	/* all neighbours of the loopback device have one address */
 	command("ip link add wqsource type dummy");
@@ -212,15 +216,16 @@ TEST_F_TIMEOUT(net, the_end_of_a_namespace_with_many_sources_does_not_hold_up_th
 
 	do {
 		second = in_net(&self->q, 1, 1);
-		ASSERT_TRUE(asleep(second));
+		ASSERT_EVENTUALLY(q_stat(self->q).sources == 1);
 		alone = end_net(self->q, second);
 
 		for (int i = 0; i < MANY_QUEUES; i++)
 			many[i] = q_private(10);
 		first = in_net(many, MANY_QUEUES, WQ_MAX_SOURCES);
 		second = in_net(&self->q, 1, 1);
-		ASSERT_TRUE(asleep(first));
-		ASSERT_TRUE(asleep(second));
+		for (int i = 0; i < MANY_QUEUES; i++)
+			ASSERT_EVENTUALLY(q_stat(many[i]).sources == WQ_MAX_SOURCES);
+		ASSERT_EVENTUALLY(q_stat(self->q).sources == 1);
 		kill(first, SIGKILL);
 		reap(first);
 		beside = end_net(self->q, second);
@@ -295,6 +300,105 @@ TEST_F_TIMEOUT(net, many_routes_that_change_at_a_time_have_a_key_or_the_mark_of_
 	}
 	if (!rescan)
 		EXPECT_EQ(2000, n);
+}
+
+/* A device takes its routes along at once, and rtnetlink does not report these. */
+TEST_F_TIMEOUT(net, of_routes_that_go_at_once_each_has_a_key_or_counts_as_failed, LIMIT)
+{
+	enum { ROUTES = 10000 };
+	struct wq_stat st;
+	FILE *ip;
+
+	command("ip link add wqroutes type dummy");
+	command("ip link set wqroutes up");
+	ip = popen("ip -batch -", "w");
+	ASSERT_NE(NULL, ip);
+	for (int i = 0; i < ROUTES; i++)
+		fprintf(ip, "route add 10.%d.%d.0/24 dev wqroutes\n", i / 250, i % 250);
+	EXPECT_EQ(0, pclose(ip));
+	ASSERT_EQ(1, attach_net(self->q, WQ_NET_ROUTE));
+	command("ip link del wqroutes");
+	/* The last of them, and the mark, which is the one key that is no route. */
+	EXPECT_TRUE(EVENTUALLY((st = q_stat(self->q)).ready - (first(self->q).rescans > 0) +
+			       first(self->q).failed >= ROUTES &&
+			       !(st.state & WQ_STATE_RESCAN)));
+	COMMENT("%u keys, %llu failed, %llu rescan keys\n", st.ready, first(self->q).failed,
+		first(self->q).rescans);
+	EXPECT_LT(4000, st.ready);
+	EXPECT_LT(0, first(self->q).failed);
+	EXPECT_LE(WQ_KEY_READY, q_query(self->q, "route/"));
+}
+
+static bool next_is_of_command(int q, const char *run, const char *key)
+{
+	command(run);
+	return next_is(q, key);
+}
+
+TEST_F(net, rules_next_hops_bridges_and_settings_are_keys)
+{
+	char key[40];
+
+	command("ip link add wqsource type dummy");
+	command("ip link set wqsource up");
+	command("ip link add wqbridge type bridge");
+	command("ip link set wqsource master wqbridge");
+	ASSERT_EQ(1, attach_net(self->q, WQ_NET_RULE | WQ_NET_NEXTHOP | WQ_NET_FDB | WQ_NET_NETCONF));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip rule add priority 77", "rule/inet/77"));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip rule del priority 77", "rule/inet/77"));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip -6 rule add priority 77", "rule/inet6/77"));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip nexthop add id 5 dev wqsource", "nexthop/5"));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip nexthop replace id 5 dev wqsource", "nexthop/5"));
+	snprintf(key, sizeof(key), "fdb/%u/02:00:00:00:00:07", if_nametoindex("wqsource"));
+	EXPECT_TRUE(next_is_of_command(self->q, "bridge fdb add 02:00:00:00:00:07 dev wqsource master static",
+				       key));
+	EXPECT_TRUE(next_is_of_command(self->q, "bridge fdb del 02:00:00:00:00:07 dev wqsource master", key));
+	drop_all(self->q);
+	snprintf(key, sizeof(key), "netconf/inet/%u", if_nametoindex("wqsource"));
+	EXPECT_TRUE(next_is_of_command(self->q,
+				       "echo 1 >/proc/sys/net/ipv4/conf/wqsource/forwarding", key));
+	EXPECT_EQ(0, detach(self->q, 1));
+
+	/* Notifiers do not report these changes of links, addresses and routes. */
+	ASSERT_EQ(2, attach_net(self->q, WQ_NET_LINK));
+	snprintf(key, sizeof(key), "link/%u", if_nametoindex("wqsource"));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip link set wqsource promisc on", key));
+	EXPECT_EQ(0, detach(self->q, 2));
+	drop_all(self->q);
+	command("ip addr add 192.0.2.1/24 dev wqsource");
+	ASSERT_EQ(3, attach_net(self->q, WQ_NET_ADDR));
+	snprintf(key, sizeof(key), "addr/%u/192.0.2.1", if_nametoindex("wqsource"));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip addr change 192.0.2.1/24 dev wqsource valid_lft 900 preferred_lft 800",
+				       key));
+	EXPECT_EQ(0, detach(self->q, 3));
+	drop_all(self->q);
+	command("ip route add default dev wqsource metric 1");
+	ASSERT_EQ(4, attach_net(self->q, WQ_NET_ROUTE));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip route add default dev wqsource metric 9",
+				       "route/main/0.0.0.0/0"));
+	EXPECT_TRUE(next_is_of_command(self->q, "ip route del default dev wqsource metric 9",
+				       "route/main/0.0.0.0/0"));
+	EXPECT_EQ(0, detach(self->q, 4));
+	command("ip link del wqsource");
+	command("ip link del wqbridge");
+}
+
+TEST_F(net, a_message_of_a_process_to_a_group_of_rtnetlink_has_no_key)
+{
+	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK };
+	struct {
+		struct nlmsghdr head;
+		struct ifinfomsg link;
+	} m = {
+		.head = { .nlmsg_len = sizeof(m), .nlmsg_type = RTM_NEWLINK },
+		.link = { .ifi_index = 1 },
+	};
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+
+	ASSERT_EQ(1, attach_net(self->q, 0));
+	EXPECT_EQ(sizeof(m), sendto(fd, &m, sizeof(m), 0, (void *)&to, sizeof(to)));
+	EXPECT_TRUE(none_is_left(self->q));
+	close(fd);
 }
 
 TEST_F(net, a_full_queue_leaves_the_mark_of_the_table)

@@ -50,7 +50,11 @@ struct bit {
 
 static const struct bit tables[] = {
 	{ "link", WQ_NET_LINK }, { "addr", WQ_NET_ADDR },
-	{ "neigh", WQ_NET_NEIGH }, { "route", WQ_NET_ROUTE }, { 0 },
+	{ "neigh", WQ_NET_NEIGH }, { "route", WQ_NET_ROUTE },
+	{ "rule", WQ_NET_RULE }, { "nexthop", WQ_NET_NEXTHOP },
+	{ "fdb", WQ_NET_FDB }, { "mdb", WQ_NET_MDB },
+	{ "vlan", WQ_NET_VLAN }, { "netconf", WQ_NET_NETCONF },
+	{ "mroute", WQ_NET_MROUTE }, { 0 },
 };
 
 /* The names of inotifywait */

@@ -21,7 +21,7 @@
 const char *argp_program_version = "wqctl " VERSION;
 
 #define SPEC_TEXT \
-	"SPEC is fs:DIRECTORY, fs:FILE, net:TABLES or bpf:CHANNEL. A FILE is watched by its name in its directory, as editors put a new file in the place of the old one; a symbolic link is followed at the start. TABLES are link, addr, neigh and route, with commas between them; net without TABLES stands for all. CHANNEL is the number by which BPF programs add keys. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1, or what the program adds. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
+	"SPEC is fs:DIRECTORY, fs:FILE, net:TABLES or bpf:CHANNEL. A FILE is watched by its name in its directory, as editors put a new file in the place of the old one; a symbolic link is followed at the start. TABLES are link, addr, neigh, route, rule, nexthop, fdb (entries of bridges), mdb (multicast groups of bridges), vlan (of bridges), netconf and mroute, with commas between them; net without TABLES stands for all. CHANNEL is the number by which BPF programs add keys. A key is the path of a file below the directory, or a name such as neigh/2/192.0.2.1, or what the program adds. A key that ends with a slash is a rescan key: anything below it may have changed, so look at all of it. The key / stands for all.\n\n"
 #define FD_OPTION	{ "fd", OPT_FD, "N", 0, \
 	"use the queue that descriptor N is bound to, instead of QUEUE", 0 }
 #define TOKEN_OPTION	{ "token", OPT_TOKEN, "TOKEN", 0, \

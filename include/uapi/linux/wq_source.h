@@ -36,8 +36,8 @@
  * that.
  *
  * A source ends by itself if what it watches is gone: the file system is unmounted, the directory
- * is removed or replaced by a rename, the namespace ends.  A source keeps none of these from ending,
- * and does not keep its queue either.  A source that has ended adds no key, and its mark is
+ * is removed or replaced by a rename, the namespace ends.  A source keeps none of these from
+ * ending, and does not keep its queue either.  A source that has ended adds no key, and its mark is
  * dropped: the end is no change, and a consumer of a rescan key would find that nothing exists any
  * more.  Keys that were added before stay.  The end is reported until the source is detached:
  *
@@ -288,7 +288,14 @@ struct wq_fs_args {
 #define WQ_NET_ADDR	(1U << 1)
 #define WQ_NET_NEIGH	(1U << 2)
 #define WQ_NET_ROUTE	(1U << 3)
-#define WQ_NET_ALL	(WQ_NET_LINK | WQ_NET_ADDR | WQ_NET_NEIGH | WQ_NET_ROUTE)
+#define WQ_NET_RULE	(1U << 4)
+#define WQ_NET_NEXTHOP	(1U << 5)
+#define WQ_NET_FDB	(1U << 6)
+#define WQ_NET_MDB	(1U << 7)
+#define WQ_NET_VLAN	(1U << 8)
+#define WQ_NET_NETCONF	(1U << 9)
+#define WQ_NET_MROUTE	(1U << 10)
+#define WQ_NET_ALL	((1U << 11) - 1)
 
 /**
  * struct wq_net_args - what a source of kind "net" watches
@@ -301,13 +308,31 @@ struct wq_fs_args {
  *  - "addr/2/192.0.2.1", "addr/2/2001:db8::1": an address of a device.  Mark: "addr/"
  *  - "neigh/2/192.0.2.1": a neighbour, of ARP or of IPv6's discovery.  Mark: "neigh/"
  *  - "route/main/192.0.2.0/24", "route/100/2001:db8::/32": a route, by its table and its
- *    destination.  The tables 253 to 255 have the names default, main and local.  Mark: "route/"
+ *    destination.  The tables 253 to 255 have the names default, main and local.  If several routes
+ *    have these, the key stands for all of them.  Mark: "route/"
+ *  - "rule/inet/32766", "rule/inet6/100": the rules of routing of a family and a priority.  Mark:
+ *    "rule/"
+ *  - "nexthop/7": a next hop or a group of them, by its id.  Routes that use it have no key.  Mark:
+ *    "nexthop/"
+ *  - "fdb/2/02:00:00:00:00:01": an entry of the forwarding table of a bridge port or of a VXLAN.
+ *    Mark: "fdb/"
+ *  - "mdb/2": the multicast groups of a bridge.  Mark: "mdb/"
+ *  - "vlan/2": the VLANs of a bridge or of a bridge port.  Mark: "vlan/"
+ *  - "netconf/inet/2", "netconf/inet6/all": forwarding, rp_filter and other settings of a device,
+ *    of all or of new ones (default).  Mark: "netconf/"
+ *  - "mroute/": the multicast routes, for which there are no other keys
  *
- * IPv6 addresses are written as in RFC 5952.  A key of an address stands for it being there or
- * not: that duplicate address detection has ended, or a change of a lifetime, is no event.  If
- * several routes of one table have one destination, a change of a route that is not the best one
- * may have no key.  All of this is what the kernel's notifiers report.  If more than 512 routes
- * change at a time, the mark can stand for them, also if the queue has room.
+ * IPv6 addresses are written as in RFC 5952.  All changes that rtnetlink reports to ip-monitor(8)
+ * and bridge(8) monitor have a key: also flags, promiscuous mode, lifetimes of addresses, the end
+ * of duplicate address detection, and routes that are not the best one.  These do not: prefixes of
+ * router advertisements, ids of namespaces, and the statistics of links.  Routes of other families
+ * than IPv4 and IPv6 leave the mark "route/".  Moreover some changes have a key which rtnetlink
+ * does not report: IPv4 routes that go with their device or address, and changes of the state of
+ * neighbours.
+ *
+ * Keys of changes other than of links, addresses and neighbours come when each change in progress
+ * has ended, some 20 ms later.  If more than 4,096 of these keys come meanwhile, the mark of the
+ * table stands for the others, and they count as adds that failed.
  *
  * Rights: none beyond write access to the queue, as for the groups of rtnetlink.
  *

@@ -209,6 +209,14 @@ class NetTable(IntFlag):
     ADDR = 2
     NEIGH = 4
     ROUTE = 8
+    RULE = 16
+    NEXTHOP = 32
+    FDB = 64
+    MDB = 128
+    VLAN = 256
+    NETCONF = 512
+    MROUTE = 1024
+    ALL = 2047
 
 
 class wq_item(Structure):

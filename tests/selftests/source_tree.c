@@ -300,18 +300,20 @@ static void hold(int i, const char *path)
 }
 
 /* The present path of a file that is open, if it has one. */
-static void path_of_held(char path[WQ_MAX_KEY])
+static bool path_of_held(int i, char path[WQ_MAX_KEY])
 {
 	char link[32], name[WQ_MAX_KEY] = "";
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", held[draw(4)].fd);
-	if (readlink(link, name, sizeof(name) - 1) > 0 && !access(name, F_OK))
-		strcpy(path, name);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", held[i].fd);
+	if (readlink(link, name, sizeof(name) - 1) <= 0 || access(name, F_OK))
+		return false;
+	strcpy(path, name);
+	return true;
 }
 
 static void step_of_held(const char *path)
 {
-	char link[32];
+	char link[32], name[WQ_MAX_KEY];
 	int i = draw(4);
 
 	if (held[i].fd <= 0 || !draw(6)) {
@@ -321,6 +323,10 @@ static void step_of_held(const char *path)
 		linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
 	} else if (!draw(6)) {
 		let_go(i);
+	} else if (!draw(6)) {
+		/* It loses the name that it was opened with, and has another one. */
+		if (path_of_held(i, name) && !linkat(AT_FDCWD, name, AT_FDCWD, path, 0))
+			unlink(name);
 	} else {
 		write_somehow(held[i].fd, held[i].map);
 	}
@@ -335,7 +341,7 @@ static void random_step(void)
 	random_path(a);
 	random_path(b);
 	if (!draw(4))
-		path_of_held(a);
+		path_of_held(draw(4), a);
 	if (!draw(10))
 		random_mount();
 	switch (draw(13)) {
@@ -508,7 +514,7 @@ static bool is_equal_at_rest(int q, const char *from, const char *to)
 
 static int model(unsigned long start, __u32 max_keys, unsigned int steps, const char *top)
 {
-	char tree[100], to[100], from[100], text[500];
+	char tree[100], to[100], from[100], text[1000];
 	unsigned int i, compared = 0;
 	int q = q_private(max_keys);
 	bool equal = true;
@@ -520,8 +526,8 @@ static int model(unsigned long start, __u32 max_keys, unsigned int steps, const 
 	snprintf(tree, sizeof(tree), "%s/w", top);
 	snprintf(to, sizeof(to), "%s/copy", top);
 	snprintf(from, sizeof(from), "%s/view", top);
-	snprintf(text, sizeof(text), "mkdir -p '%s' '%s' '%s' '%s/out'; rm -rf '%s'/* '%s'/* '%s'/out/*",
-		 tree, to, from, top, tree, to, top);
+	snprintf(text, sizeof(text), "mkdir -p '%s' '%s' '%s' '%s/out' && rm -rf '%s'/* '%s'/* '%s'/out/* && "
+		 "mkdir '%s'/p '%s'/q '%s'/p '%s'/q", tree, to, from, top, tree, to, top, tree, tree, to, to);
 	command(text);
 	/* The consumer sees the tree without what is mounted on its directories. */
 	if (chdir(tree) || mount(tree, from, NULL, MS_BIND, NULL))
@@ -543,7 +549,8 @@ static int model(unsigned long start, __u32 max_keys, unsigned int steps, const 
 		fail_memory("1");
 		random_step();
 		fail_memory("0");
-		if (!draw(100))
+		/* Rarely if the queue is to be full.  Else soon, as a key that waits covers later changes. */
+		if (!draw(max_keys > 5 ? 2 : 100))
 			consume(q, from, to, 1 + draw(5));
 		if (!draw(400))
 			die_with_a_key(q);

@@ -23,7 +23,7 @@ enum pattern_result {
 	PATTERN_MATCH,
 };
 
-/* A byte that may stand for the same as @c: its other case, if @fold says so, or @c. */
+/* The other case of a letter if @fold is set, else @c. */
 static unsigned char other_case(unsigned char c, bool fold)
 {
 	return fold && (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? c ^ 0x20 : c;

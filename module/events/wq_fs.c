@@ -17,8 +17,8 @@
  *
  * A directory that is removed while it is open keeps its inode.  Its parent has the event of the
  * removal: the mark on the super block sees it, and for a source of a directory's entries a mark on
- * the parent does.  That mark stays with the parent if the directory is moved.  Then the source ends
- * when the last user of the removed directory lets go of it.
+ * the parent does.  That mark stays with the parent if the directory is moved.  Then the source
+ * ends when the last user of the removed directory lets go of it.
  *
  * No dentry and no mount is held, so a file system can be unmounted: fsnotify frees the marks then,
  * and fs_freeing_mark() ends the source.  For the same reason nothing holds a reference to a mark,
@@ -568,7 +568,7 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 	}
 	if (!src && gone)
 		tree_gone(group->private, gone);
-	/* FS_DELETE_SELF and FS_UNMOUNT are not among them.  Those of a tree come by its mark. */
+	/* FS_DELETE_SELF and FS_UNMOUNT are not among them.  A tree has a mark for its events. */
 	if (!(mask & WQ_FS_DEFAULT) || (src && src->tree) ||
 	    !event_of(&ev, mask, data, data_type, dir, name, &alias))
 		return 0;
@@ -682,8 +682,8 @@ static void mark_set(struct fsnotify_mark **slot, struct fsnotify_mark *mark)
 }
 
 /*
- * Add a mark to a group and to @slot, on @inode or, if that is NULL, on @sb.  The caller holds these
- * meanwhile.
+ * Add a mark to a group and to @slot, on @inode or, if that is NULL, on @sb.  The caller holds
+ * these meanwhile.
  */
 static int mark_add(struct fsnotify_group *group, struct fsnotify_mark **slot, u32 mask,
 		    struct inode *inode, struct super_block *sb)

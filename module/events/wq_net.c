@@ -15,8 +15,9 @@
  * change has both, its key is added twice.
  *
  * Links, addresses and neighbours have changed when they are reported, so a consumer that looks
- * sees it.  Other changes are reported before they happen in some cases.  Their keys wait in a queue
- * of the namespace, and a work item passes them on when each change that was in progress has ended:
+ * sees it.  Other changes are reported before they happen in some cases.  Their keys wait in a
+ * queue of the namespace, and a work item passes them on when each change that was in progress has
+ * ended:
  * tables change under the RTNL, or with softirqs disabled, which a grace period of RCU waits for.
  * There are two such queues: new keys go to the one while the other one is emptied.  A user chooses
  * how many routes change at a time, so the queues have a limit.  If a key finds no room, the rescan

@@ -65,7 +65,7 @@
 #define WQ_SOURCE_DETACH	2	/* end a source */
 
 /* wq_source_op.flags of ATTACH, which LIST reports */
-#define WQ_SOURCE_WITH_FILE	(1U << 0)	/* the source belongs to this open file, see below */
+#define WQ_SOURCE_WITH_FILE	(1U << 0)	/* the source belongs to this open file */
 #define WQ_SOURCE_SCAN		(1U << 1)	/* add the rescan key of all that it watches */
 
 /* wq_source_op.state, of LIST */
@@ -241,8 +241,8 @@ struct wq_source_op {
  *  - "x/" matches directories alone.
  *  - "**" as a name stands for any number of directories, and as the last name for all below.
  *  - A pattern that matches a directory matches all below it, too.
- *  - In a directory that compares names without their case, such as one of vfat or a casefold one of
- *    ext4, patterns ignore the case of ASCII letters.
+ *  - In a directory that compares names without their case, such as one of vfat or a casefold one
+ *    of ext4, patterns ignore the case of ASCII letters.
  *
  * These points differ from gitignore(5):
  *

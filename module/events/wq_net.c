@@ -170,7 +170,7 @@ static const struct net_table net_tables[WQ_NET_TABLES] = {
 	NET_TABLE(WQ_NET_MROUTE, "mroute/"),
 };
 
-static_assert(WQ_NET_ALL == BIT(WQ_NET_TABLES) - 1);
+static_assert(ARRAY_SIZE(net_tables) == ilog2(WQ_NET_ALL + 1));
 
 #define TABLE_OF(bit)	(&net_tables[ilog2(bit)])
 #define AT_ONCE		(WQ_NET_LINK | WQ_NET_ADDR | WQ_NET_NEIGH)	/* reported after changes */

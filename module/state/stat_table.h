@@ -43,6 +43,7 @@ FLAG(REMOVED, q->watched & WQ_WATCH_REMOVED, NULL, NULL, NULL)
 FLAG(RESCAN, atomic_read(&q->marked_sources), "rescan", "wq_rescan",
 	"1: a source has a rescan key that the queue has not accepted yet; 0: none has.")
 FLAG(SOURCE_ENDED, q->nr_ended, NULL, NULL, NULL)
+/* data_race(): the number of any moment will do. */
 VALUE(sources, GAUGE, data_race(q->nr_sources), "sources", "wq_sources",
 	"Sources that are attached, also those that have ended.")
 VALUE(ended_sources, GAUGE, q->nr_ended, "ended_sources", "wq_ended_sources",

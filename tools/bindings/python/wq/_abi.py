@@ -82,6 +82,8 @@ WQ_SOURCE_LIST = 1
 WQ_SOURCE_DETACH = 2
 WQ_FS_CHILDREN = 1
 WQ_FS_NOT_OWN = 2
+WQ_FS_ONLY = 43
+WQ_FS_EXCLUDE = 45
 WQ_FS_MAX_RULES = 32
 WQ_FS_MAX_RULES_SIZE = 4096
 WQ_FS_MAX_INNER = 128
@@ -179,7 +181,7 @@ class LimiterKind(IntEnum):
 class SourceFlag(IntFlag):
     """How a source was attached."""
 
-    WITH_FILE = 1  # the source belongs to this open file, see below
+    WITH_FILE = 1  # the source belongs to this open file
     SCAN = 2  # add the rescan key of all that it watches
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-only
 """Queues."""
-import contextlib
 import ctypes
 import dataclasses
 import errno

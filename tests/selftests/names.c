@@ -928,7 +928,7 @@ TEST_F(users, debugfs_directory_follows_quick_changes_of_a_name)
 	ASSERT_TRUE(has_directory(self->name));
 	/* it is the directory of the last queue */
 	snprintf(dir, sizeof(dir), DEBUGFS_WQ "/%s/metrics", self->name);
-	ASSERT_EQ(1, read_field(dir, "ready"));
+	ASSERT_EQ(1, read_field(dir, "ready_keys"));
 }
 
 TEST(open_for_neither_reading_nor_writing_fails)

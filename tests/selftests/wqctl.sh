@@ -1281,7 +1281,7 @@ test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 	status 0 with_shim unlink metrics
 	is "standard error" '' "$(<"$err")"
 	has metrics "\"$q\"" "$(<"$out")"
-	has_no metrics gone "$(<"$out")"
+	has_no metrics '"gone"' "$(<"$out")"
 	has_no metrics "$q.x" "$(<"$out")"
 }
 

@@ -80,6 +80,7 @@
 #include "state/lock.h"
 #include "state/op.h"
 #include "state/state.h"
+#include "verbs/consumer.h"
 
 #define WQ_SOURCE_MIN_WAIT	(HZ / 100 ?: 1UL)
 #define WQ_SOURCE_MAX_WAIT	HZ
@@ -95,7 +96,7 @@
  * @uid: the user that attached it
  * @user: the user that is charged for it
  * @c: the consumer whose end is that of the source, and whose gets report the end of the source,
- *	or NULL
+ *	or NULL; a reference
  * @delay: ns, of each add
  * @prefix: what each key begins with
  * @prefix_len: its length
@@ -610,6 +611,8 @@ static void source_free(struct wq_source *s)
 {
 	/* It does nothing, and nothing queues it any more. */
 	cancel_delayed_work_sync(&s->work);
+	if (s->c)
+		wq_consumer_put(s->c);
 	wq_user_uncharge_one(s->user, WQ_CHARGE_SOURCE);
 	kfree(s);
 }
@@ -739,7 +742,10 @@ static struct wq_source *source_new(const struct wq_source_kind *kind,
 	s->q = c->q;
 	s->flags = op->flags;
 	s->uid = current_fsuid();
-	s->c = op->flags & WQ_SOURCE_WITH_FILE ? c : NULL;
+	if (op->flags & WQ_SOURCE_WITH_FILE) {
+		s->c = c;
+		refcount_inc(&c->refs);
+	}
 	s->delay = op->delay;
 	s->prefix_len = strnlen(op->prefix, sizeof(op->prefix));
 	memcpy(s->prefix, op->prefix, s->prefix_len);

@@ -53,6 +53,7 @@ struct wq_user;
  * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
  *	it, else NULL.  The next read ends its run.
  * @again: L: entries that it holds too, and whose run before was given back
+ * @refs: the open file, and each source that is attached with it
  * @polled: L: the file was polled, so its process may wait by a poller; only changes to true
  * @nr_ended: L: its sources that have ended, see queue/source.c
  * @q: the queue, constant once it is set
@@ -61,8 +62,9 @@ struct wq_user;
  */
 struct wq_consumer {
 	struct list_head again;
+	refcount_t refs;
 	bool polled;
-	u32 nr_ended;
+	u16 nr_ended;
 	struct wq *q;
 	struct pid *pid;
 	struct rb_node node;
@@ -198,6 +200,7 @@ struct wq {
 	u32 nr_sources;			/* sources in the list, and those that are being attached */
 	atomic_t marked_sources;	/* sources with a mark: their locks are several */
 	u32 nr_ended;			/* L: sources that have ended */
+	u32 nr_ended_of_files;		/* L: those of them that were attached with a file */
 	u32 last_source;		/* the id that was used last */
 	struct list_head all;		/* in the list of all queues, see queue/queue.c */
 	u32 dir_number;			/* C: makes the directory's name unique; 0: none */

@@ -154,9 +154,11 @@ void wq_count_ended(struct wq *q, struct wq_consumer *c, int n)
 
 	wq_lock(&cs, q);
 	q->nr_ended += n;
-	if (c)
+	if (c) {
 		c->nr_ended += n;
-	if (!q->nr_ended)
+		q->nr_ended_of_files += n;
+	}
+	if (!q->nr_ended_of_files)
 		q->watched &= ~WQ_WATCH_ENDED;
 	else if (c && n > 0)
 		/* Getters of this file look again, also if those of another one were woken. */

@@ -16,6 +16,7 @@ void wq_consumer_init(struct wq_consumer *c, struct wq *q)
 {
 	INIT_LIST_HEAD(&c->held);
 	INIT_LIST_HEAD(&c->again);
+	refcount_set(&c->refs, 1);
 	c->q = q;
 }
 
@@ -56,6 +57,13 @@ static bool give_back_some(struct wq_cs *cs, struct wq_consumer *c)
 	return !c->nr_held;
 }
 
+/* The memory stays for the sources that count their ends in it: one can end beside its file. */
+void wq_consumer_put(struct wq_consumer *c)
+{
+	if (refcount_dec_and_test(&c->refs))
+		kfree(c);
+}
+
 /*
  * End a consumer, and give back its keys.  Keys whose run before was lost too come first, by
  * the rules of wq_lose_run().  The others go ahead of all keys, the last one first, so that they
@@ -85,6 +93,6 @@ void wq_consumer_end(struct wq_consumer *c)
 		cond_resched();
 	}
 	put_pid(c->pid);
-	kfree(c);
+	wq_consumer_put(c);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_consumer_end);

@@ -11,5 +11,6 @@ void wq_consumer_init(struct wq_consumer *c, struct wq *q);
 struct wq_consumer *wq_consumer_new(void);
 void wq_consumer_bind(struct wq *q);
 void wq_consumer_end(struct wq_consumer *c);
+void wq_consumer_put(struct wq_consumer *c);
 
 #endif /* _WQ_CONSUMER_H */

@@ -32,9 +32,15 @@ static int test_attach(struct wq_source *s, const void *args)
 	return 0;
 }
 
+/* Of another file, which ends while its source is being detached */
+static struct wq_consumer *ends_in_unhook;
+
 static void test_unhook(struct wq_source *s)
 {
 	nr_unhooked++;
+	if (ends_in_unhook)
+		consumer_close(ends_in_unhook);
+	ends_in_unhook = NULL;
 }
 
 static void test_free(struct wq_source *s)
@@ -101,6 +107,27 @@ static void an_event_in_progress_adds_no_key_after_detach_and_close(struct kunit
 	KUNIT_EXPECT_EQ(test, nr_freed, WQ_MAX_SOURCES);
 	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1);
 	consumer_close(c);
+	queue_destroy(q);
+}
+
+static void a_file_ends_while_another_one_detaches_its_source(struct kunit *test)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_consumer *c;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	c = consumer_open(q);
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	attach(test, c, 2, WQ_SOURCE_WITH_FILE);
+	rcu_read_lock();
+	wq_source_end(attached[1], ENODEV);
+	rcu_read_unlock();
+	ends_in_unhook = c;
+	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 2, true), 0);
+	KUNIT_EXPECT_EQ(test, nr_unhooked, 1);
+	wq_sources_end(q, NULL);
+	wq_source_unregister(&test_kind);
+	KUNIT_EXPECT_EQ(test, nr_freed, 2);
 	queue_destroy(q);
 }
 
@@ -191,6 +218,7 @@ static struct kunit_case source_cases[] = {
 	KUNIT_CASE(the_ids_of_sources_start_again_and_leave_out_those_in_use),
 	KUNIT_CASE(a_source_that_has_ended_adds_no_key_and_drops_its_mark),
 	KUNIT_CASE(an_event_in_progress_adds_no_key_after_detach_and_close),
+	KUNIT_CASE(a_file_ends_while_another_one_detaches_its_source),
 	KUNIT_CASE(the_end_of_a_queue_closes_its_sources_first),
 	{}
 };

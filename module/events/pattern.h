@@ -9,7 +9,7 @@
  * Events are matched while others wait for the locks of the file system, so the cost of a pattern
  * is bounded: the bytes ahead of the first and behind the last asterisk of a name have one place
  * in the name.  The bytes between two asterisks have many, and pattern_inner() counts them for a
- * limit.
+ * limit.  So have the names behind a name **, and pattern_deep() counts them.
  */
 #ifndef WQ_EVENTS_PATTERN_H
 #define WQ_EVENTS_PATTERN_H
@@ -195,6 +195,20 @@ static u32 pattern_inner(const char *p)
 			star = *p == '*' ? p : NULL;
 	}
 	return n;
+}
+
+/* Names of a valid pattern behind its first name ** and the one that follows it. */
+static u32 pattern_deep(const char *p)
+{
+	bool deep = false;
+	u32 n = 0;
+
+	for (p += *p == '/'; *p; p += *p == '/') {
+		n += deep;
+		deep |= any_depth(p);
+		p = strchrnul(p, '/');
+	}
+	return n ? n - 1 : 0;
 }
 
 #endif /* WQ_EVENTS_PATTERN_H */

@@ -147,9 +147,11 @@ struct fs_source {
  * @mask: FS_*
  * @d: the dentry, or that of the directory of @name; NULL: unknown
  * @name: a name in @d, or NULL
+ * @lost: the file has lost the name of @d, and its others are unknown
  */
 struct fs_event {
 	u32 mask;
+	bool lost;
 	const struct dentry *d;
 	const struct qstr *name;
 };
@@ -368,7 +370,10 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 	result = ev->d ? path_of(&p, src, ev->d, ev->name, is_dir && ev->name) : PATH_UNKNOWN;
 	if (result == PATH_OUTSIDE)
 		return;
-	if (result == PATH_UNKNOWN) {
+	/* The caller that attached the source may have no right to read the directories below. */
+	if (!src->tree && result != PATH_UNKNOWN && memchr(p.buf + p.start, '/', p.end - p.start))
+		return;
+	if (result == PATH_UNKNOWN || ev->lost) {
 		wq_source_rescan(s, NULL, 0);
 		return;
 	}
@@ -478,10 +483,11 @@ static bool event_of_unhashed(struct fs_event *ev, struct dentry *d, struct dent
 	/* The removal of the last name has a key of its own. */
 	if (!nlink)
 		return false;
-	ev->d = NULL;
+	ev->lost = true;
 	if (nlink == 1 && !S_ISDIR(inode->i_mode)) {
 		*alias = d_find_alias(inode);
-		ev->d = *alias ?: name_holds(d) ? d : NULL;
+		ev->d = *alias ?: d;
+		ev->lost = !*alias && !name_holds(d);
 	}
 	return true;
 }
@@ -496,6 +502,7 @@ static bool event_of(struct fs_event *ev, u32 mask, const void *data, int data_t
 	struct dentry *d = fsnotify_data_dentry(data, data_type);
 
 	ev->mask = mask;
+	ev->lost = false;
 	ev->name = NULL;
 	if (d && !(mask & WQ_FS_NAMES)) {
 		ev->d = d;
@@ -569,11 +576,12 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 	if (!src && gone)
 		tree_gone(group->private, gone);
 	/* FS_DELETE_SELF and FS_UNMOUNT are not among them.  A tree has a mark for its events. */
-	if (!(mask & WQ_FS_DEFAULT) || (src && src->tree) ||
-	    !event_of(&ev, mask, data, data_type, dir, name, &alias))
+	if (!(mask & WQ_FS_DEFAULT) || (src && src->tree))
 		return 0;
 	rcu_read_lock();
-	if (src)
+	if (!event_of(&ev, mask, data, data_type, dir, name, &alias))
+		;
+	else if (src)
 		add_event(src, &ev);
 	else
 		tree_event(group->private, &ev);
@@ -846,7 +854,7 @@ static int source_begin(struct fs_source *src, struct dentry *dir)
 static int check_rules(struct fs_source *src)
 {
 	const char *rule, *end = src->rules + src->rules_size;
-	u32 n = 0, inner = 0;
+	u32 n = 0, inner = 0, deep = 0;
 
 	if (src->rules_size && end[-1])
 		return -EINVAL;
@@ -857,7 +865,8 @@ static int check_rules(struct fs_source *src)
 			return -EINVAL;
 		src->has_only |= rule[0] == WQ_FS_ONLY;
 		inner += pattern_inner(rule + 1);
-		if (++n > WQ_FS_MAX_RULES || inner > WQ_FS_MAX_INNER)
+		deep += pattern_deep(rule + 1);
+		if (++n > WQ_FS_MAX_RULES || inner > WQ_FS_MAX_INNER || deep > WQ_FS_MAX_DEEP)
 			return -E2BIG;
 	}
 	return 0;

@@ -32,7 +32,7 @@ static int test_attach(struct wq_source *s, const void *args)
 	return 0;
 }
 
-/* Of another file, which ends while its source is being detached */
+/* The consumer of a file that ends while its source is being detached */
 static struct wq_consumer *ends_in_unhook;
 
 static void test_unhook(struct wq_source *s)

@@ -91,6 +91,15 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 	page[2] = '*';		/* one byte less */
 	EXPECT_LT(0, seen.id = attach_fs(self->q, &args, 0));
 	EXPECT_EQ(0, detach(self->q, seen.id));
+	memcpy(page, "+**/a", 5);
+	for (int i = 0; i < WQ_FS_MAX_DEEP; i++)
+		memcpy(page + 5 + 2 * i, "/b", 3);
+	args.rules_size = 5 + 2 * WQ_FS_MAX_DEEP + 1;
+	EXPECT_LT(0, seen.id = attach_fs(self->q, &args, 0));
+	EXPECT_EQ(0, detach(self->q, seen.id));
+	memcpy(page + args.rules_size - 1, "/b", 3);
+	args.rules_size += 2;
+	EXPECT_EQ(-E2BIG, attach_fs(self->q, &args, 0));
 	args.rules = 0;
 	EXPECT_EQ(-EFAULT, attach_fs(self->q, &args, 0));
 	args.rules_size = 4097;
@@ -796,6 +805,36 @@ static int link_open(int fd, const char *to)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return linkat(AT_FDCWD, path, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
+}
+
+TEST_F(source, a_file_that_loses_a_name_elsewhere_leaves_no_mark)
+{
+	int fd = open("../outside", O_WRONLY | O_CREAT, 0600);
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, link("../outside", "../outside2") | link("../outside", "../outside3"));
+	ASSERT_EQ(0, unlink("../outside"));
+	ASSERT_EQ(1, write(fd, "x", 1));
+	close(fd);
+	EXPECT_TRUE(none_is_left(self->q));
+	EXPECT_EQ(0, first(self->q).rescans);
+}
+
+TEST_F(source, a_source_of_entries_has_no_name_from_below_a_subdirectory)
+{
+	int fd;
+
+	self->fs.flags = WQ_FS_CHILDREN;
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, mkdir("private", 0700));
+	fd = open("f", O_WRONLY | O_CREAT, 0600);
+	ASSERT_EQ(0, link("f", "private/x"));
+	ASSERT_EQ(0, unlink("f"));
+	drop_all(self->q);
+	ASSERT_EQ(1, write(fd, "x", 1));
+	close(fd);
+	EXPECT_TRUE(none_is_left(self->q));
 }
 
 TEST_F(source, a_file_without_a_name_has_keys_once_it_is_linked_into_the_tree)

@@ -182,6 +182,7 @@ struct wq_source_op {
 #define WQ_FS_MAX_RULES		32	/* rules of a source, at most */
 #define WQ_FS_MAX_RULES_SIZE	4096	/* bytes of all rules, at most */
 #define WQ_FS_MAX_INNER		128	/* bytes between two asterisks of a name, of all rules */
+#define WQ_FS_MAX_DEEP		32	/* names behind a name ** but the next one, of all rules */
 
 /**
  * struct wq_fs_args - what a source of kind "fs" watches
@@ -268,8 +269,9 @@ struct wq_source_op {
  *  ENOTDIR    @fd is not a directory
  *  EPERM      CAP_SYS_ADMIN is missing
  *  EINVAL     an unknown flag or event, or a rule that is none, or whose pattern can match nothing
- *  E2BIG      there are more than WQ_FS_MAX_RULES rules, WQ_FS_MAX_RULES_SIZE bytes, or
- *             WQ_FS_MAX_INNER bytes between two asterisks of a name, such as 2 in "*ab*"
+ *  E2BIG      there are more than WQ_FS_MAX_RULES rules, WQ_FS_MAX_RULES_SIZE bytes,
+ *             WQ_FS_MAX_INNER bytes between two asterisks of a name, such as 2 in "*ab*", or
+ *             WQ_FS_MAX_DEEP names behind a name **, such as 2 in a pattern of **, a, b and c
  *  EFAULT     @rules can't be read
  *  ENOENT     the directory was removed
  */

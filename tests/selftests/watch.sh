@@ -152,10 +152,10 @@ test_sources_lists_them_and_detach_ends_one() {
 test_sources_show_the_tables_of_a_net_source_and_print_json() {
 	"$WQCTL" attach $q net >/dev/null
 	"$WQCTL" attach --prefix 'a"' --debounce 2s $q net:route,link >/dev/null
-	has "all tables" " link,addr,neigh,route" "$("$WQCTL" sources $q)"
+	has "all tables" " link,addr,neigh,route,rule,nexthop,fdb,mdb,vlan,netconf,mroute" "$("$WQCTL" sources $q)"
 	has "two tables" " link,route" "$("$WQCTL" sources $q)"
 	"$WQCTL" sources --json $q >"$out"
-	is "JSON" '["link,addr,neigh,route",0,"",""] ["link,route",2000000000,"a\"","YSI="]' "$(jq -rc \
+	is "JSON" '["link,addr,neigh,route,rule,nexthop,fdb,mdb,vlan,netconf,mroute",0,"",""] ["link,route",2000000000,"a\"","YSI="]' "$(jq -rc \
 		'.[] | select(.state == "watching" and .kind == "net" and .error == 0) |
 			[.watches, .delay_ns, .prefix, .prefix_base64]' "$out" | paste -sd ' ')"
 	"$WQCTL" detach $q 1 && "$WQCTL" detach $q 2
@@ -283,7 +283,7 @@ test_attach_bpf_takes_a_channel() {
 test_bad_arguments_of_watch_and_attach_are_named() {
 	reports 2 "can't open the directory" wq watch --print "fs:$files/none"
 	reports 2 "is nothing to watch" wq watch --print nothing:x
-	reports 2 "'nothing' is no table of the network; there are link, addr, neigh and route" wq attach $q net:nothing
+	reports 2 "'nothing' is no table of the network; there are link, addr, neigh, route, rule, nexthop, fdb, mdb, vlan, netconf and mroute" wq attach $q net:nothing
 	reports 2 "belong to fs" wq attach --children $q net:link
 	reports 2 "belong to fs" wq attach --only x $q bpf:1
 	reports 2 "is no channel" wq attach $q bpf:256

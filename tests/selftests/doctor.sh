@@ -8,6 +8,7 @@
 #	WQCTL_SHARED	path of wqctl with shared libraries, and of libwq.so beside it: WQCTL
 #	WQ_KO		path of wq.ko
 #	SRC		path of the project
+#	SOURCES		directory of the modules of sources
 #	DKMS		path of dkms: bin/dkms beside this file
 #
 # Most faults are made in a mount namespace.  The tests run through their names, and the faults are
@@ -16,7 +17,7 @@
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
-: "${WQ_KO:?set WQ_KO to the path of wq.ko}"
+: "${WQ_KO:?set WQ_KO to the path of wq.ko}" "${SOURCES:?set SOURCES to the directory of wq_fs.ko}"
 : "${WQCTL_SHARED:=$WQCTL}" "${DKMS:=$(dirname "$(readlink -f "$0")")/bin/dkms}"
 # shellcheck source=tests/selftests/harness.sh
 . "$(dirname "$0")/harness.sh"
@@ -151,7 +152,7 @@ passes() {
 
 test_a_machine_without_a_fault_passes() {
 	examine 0 ''
-	holds 'map(.check) - ["units"] == ["kernel", "module", "version", "device", "names", "directory", "rights", "limits", "library", "crash"]'
+	holds 'map(.check) - ["units"] == ["kernel", "module", "version", "device", "names", "directory", "rights", "limits", "library", "crash", "sources"]'
 	holds 'all(.code == "fine")'
 	status 0 wq doctor
 	has "first line" "kernel     fine     $release" "$(<"$out")"
@@ -429,6 +430,17 @@ test_not_restored() {
 test_names_closed() {
 	finds names-closed "echo N >$parameters/closed" "over Y $parameters/closed"
 	passes crash "the kernel has not crashed" "over N $parameters/closed"
+}
+
+test_source_ended() {
+	succeeds busybox insmod "$SOURCES/wq_fs.ko"
+	mkdir "$dir/watched"
+	"$WQCTL" create doctors && "$WQCTL" attach doctors "fs:$dir/watched" >/dev/null
+	passes sources "none has ended" ''
+	rmdir "$dir/watched"
+	finds source-ended "wqctl sources doctors" ''
+	succeeds "$WQCTL" unlink doctors
+	succeeds busybox rmmod wq_fs
 }
 
 # systemd with the project's units.  A doctor looks when all is well, and when a unit has failed.

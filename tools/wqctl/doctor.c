@@ -641,7 +641,30 @@ static enum finding check_closed(struct doctor *d)
 	return fault(d, "names-closed", "only root can create queues, as while wqctl reload is at work; if it was interrupted, let all users create queues again: echo N >" MODULE "/parameters/closed");
 }
 
-/* The last check, as the crash may have been in a part of the kernel that wq does not use. */
+/* Any user can cause it, so it comes after all faults of the machine. */
+static enum finding check_sources(struct doctor *d)
+{
+	const char *name = NULL;
+	enum finding ret;
+	struct queues qs;
+	size_t i;
+
+	if (queues_get(&qs))
+		return NOT_HERE;
+	for (i = 0; i < qs.count && !name; i++)
+		if (qs.list[i].state & WQ_STATE_SOURCE_ENDED)
+			name = qs.list[i].name;
+	ret = !name ? fine(d, "none has ended") :
+		fault(d, "source-ended", "what a source of the queue '%s' watched is gone, and no change of it has a key; see why, attach a source to what is back, and detach the old one: wqctl sources %s%s",
+		      name, end_of_options(name), name);
+	free(qs.list);
+	return ret;
+}
+
+/*
+ * The last check of the machine, as the crash may have been in a part of the kernel that wq does
+ * not use.
+ */
 static enum finding check_crash(struct doctor *d)
 {
 	char tainted[32];
@@ -674,6 +697,7 @@ static const struct check {
 	{ "closed", check_closed },
 	{ "units", check_units },
 	{ "crash", check_crash },
+	{ "sources", check_sources },
 };
 
 static void print_result(const struct args *a, const struct doctor *d, const char *check,

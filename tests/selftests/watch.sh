@@ -333,6 +333,7 @@ test_sample_of_a_tree_makes_the_copy_equal() {
 	sample_printed "watchman: [0-9]+ lines, 10 of these files named, [0-9]+ ms of CPU"
 	sample_printed "the queue: [0-9]+ keys, 15 of them directories, 0 adds failed"
 	sample_printed "the copy is equal"
+	sample_printed "the copy outlives the tree"
 	! pgrep -f "watch --print|inotifywait|watchman" || fail "the sample has left a process"
 }
 

@@ -37,9 +37,12 @@ change() { # NAME
 	cp -R "$dir/$1/." "$dir/from"
 }
 
-# The worker makes the copy of one key equal.  A directory's key ends with a slash.
+# The worker makes the copy of one key equal.  A directory's key ends with a slash, and / stands for
+# all.  After an unmount there is an empty directory: the worker compares device and inode, and stays
+# in the right directory, so that the copy does not become empty.
 cat >"$dir/worker" <<'EOF'
-from=$1/from/${2%/} to=$1/to/${2%/}
+cd "$1/from" && [ "$(stat -c %d:%i .)" = "$3" ] || { echo "the tree is gone" >&2; exit 1; }
+from=./${2%/} to=$1/to/${2%/}
 if [ -d "$from" ]; then
 	rm -rf "$to"
 	cp -R "$from" "$to"
@@ -98,6 +101,14 @@ done
 wqctl ls -0 "$queue" | tr '\n\0' ' \n' >"$dir/keys"
 echo "the queue: $(wc -l <"$dir/keys") keys, $(grep -c '/$' "$dir/keys") of them directories, $(
 	wqctl sources "$queue" | awk 'NR > 1 { print $4 }') adds failed"
-wqctl run -q --once "$queue" -- sh "$dir/worker" "$dir" {}
+root=$(stat -c %d:%i "$dir/from")
+wqctl run -q --once "$queue" -- sh "$dir/worker" "$dir" {} "$root"
 diff -r "$dir/from" "$dir/to"
 echo "the copy is equal"
+
+mv "$dir/from" "$dir/gone"
+mkdir "$dir/from"
+wqctl add "$queue" / d0/ >/dev/null
+wqctl run -q --once --max-retries 0 "$queue" -- sh "$dir/worker" "$dir" {} "$root" 2>/dev/null || true
+diff -r "$dir/gone" "$dir/to"
+echo "the copy outlives the tree"

@@ -23,7 +23,7 @@ mkdir "$files" && mount -t tmpfs wq-watch "$files" || exit 1
 for kind in fs net bpf; do busybox insmod "$SOURCES/wq_$kind.ko" || exit 1; done
 
 setup() { rm -rf "${files:?}"/* && mkdir "$files/d" && "$WQCTL" create $q; }
-cleanup() { "$WQCTL" unlink $q 2>/dev/null; busybox ip link del wqwatch 2>/dev/null; :; }
+cleanup() { "$WQCTL" unlink $q 2>/dev/null; umount "$files/d" 2>/dev/null; busybox ip link del wqwatch 2>/dev/null; :; }
 
 keys() { "$WQCTL" ls -0 $q | sort -z | tr '\0' ' '; }
 has_line() { grep -qxF -- "$2" "$1" 2>/dev/null; }
@@ -252,6 +252,120 @@ test_watch_of_a_file_that_changes_all_the_time_has_runs() {
 	wait $a
 	is status 0 $?
 	reports 0 "is never ready" wq attach --debounce 1s $q "fs:$files/d"
+}
+
+# watching OPTION...: watch in the background, its process is $pid, its messages are in $dir/said
+watching() {
+	"$WQCTL" watch "$@" >"$out" 2>"$dir/said" &
+	pid=$!
+	sees_changes() { echo a >"$files/d/one"; has_line "$out" one; }
+	eventually sees_changes
+}
+says() { grep -qF -- "$1" "$dir/said"; }
+lines() { grep -cxF -- "$1" "$out"; }
+ends_with() { # STATUS
+	local got=0
+	wait $pid || got=$?
+	is status "$1" $got
+}
+
+test_watch_ends_with_its_file_system_after_the_keys_that_wait_but_that_of_all() {
+	local pid
+	mount -t tmpfs wq-watch "$files/d"
+	# shellcheck disable=SC2016  # for the command's shell
+	"$WQCTL" watch -q --scan "fs:$files/d" -- sh -c 'echo "$1"; until [ -e "$0" ]; do sleep 0.1; done
+		[ "$1" != / ]' "$dir/go" >"$out" 2>"$dir/said" &
+	pid=$!
+	eventually has_line "$out" /
+	echo a >"$files/d/one"
+	echo a >"$files/d/two"
+	umount "$files/d"
+	: >"$dir/go"
+	ends_with 1
+	is "the runs" "/ one two" "$(paste -sd ' ' "$out")"
+	is "the messages" "wqctl: 'fs:$files/d' is no longer watched: its file system was unmounted;"$(
+		)" watch ends; start it again with --scan when that is back, or use --follow" "$(<"$dir/said")"
+}
+
+test_watch_ends_when_only_keys_are_left_that_failed() {
+	local pid
+	# shellcheck disable=SC2016  # for the command's shell
+	watching "fs:$files/d" -- sh -c 'echo "$1"; exit 1' sh
+	rm -r "$files/d"
+	ends_with 1
+	says "its directory was removed or replaced; watch ends" || fail "messages: $(<"$dir/said")"
+	says "1 key gets no further retry" || fail "messages: $(<"$dir/said")"
+}
+
+test_watch_print_ends_if_its_directory_is_replaced() {
+	local pid
+	watching --print "fs:$files/d"
+	rm "$files/d/one"
+	mv "$files/d" "$files/old"
+	kill -0 $pid || fail "watch ended by a rename of its directory"
+	mkdir "$files/new"
+	mv -T "$files/new" "$files/old"
+	ends_with 1
+	says "its directory was removed or replaced; watch ends" || fail "messages: $(<"$dir/said")"
+}
+
+# follows OPTION...: watch --follow of $files/d, which $gone takes away and $back brings back
+follows() {
+	local pid
+	watching --follow "$@"
+	$gone
+	eventually says "is no longer watched: $reason; watch waits until it is back"
+	$meanwhile
+	is "runs of the key of all" 0 "$(lines /)"
+	$back
+	eventually says "is back, and is watched again"
+	eventually has_line "$out" /
+	later() { echo a >"$files/d/later"; has_line "$out" later; }
+	eventually later
+	is "runs of the key of all" 1 "$(lines /)"
+	has_no "what runs" meanwhile "$(<"$out")"
+	kill $pid
+	ends_with 0
+}
+
+test_watch_follow_waits_for_the_mount_and_not_for_the_mount_point() {
+	local reason="its file system was unmounted"
+	gone() { umount "$files/d"; }
+	meanwhile() { echo a >"$files/d/meanwhile"; nap 2; echo a >"$files/d/meanwhile"; }
+	back() { mount -t tmpfs wq-watch "$files/d"; }
+	local gone=gone meanwhile=meanwhile back=back
+	back
+	follows --print "fs:$files/d"
+	follows "fs:$files/d" -- echo
+}
+
+test_watch_follow_waits_for_the_directory() {
+	local reason="its directory was removed or replaced"
+	gone() { rm -r "$files/d"; }
+	back() { mkdir "$files/d"; }
+	local gone=gone meanwhile=: back=back
+	follows -j 2 "fs:$files/d" -- echo
+	cd "$files" || exit 1
+	follows --print fs:d
+	cd d || exit 1
+	follows --print fs:
+}
+
+test_watch_follow_of_a_file_waits_for_its_directory() {
+	local pid
+	echo a >"$files/d/f.conf"
+	"$WQCTL" watch --follow --print "fs:$files/d/f.conf" >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo a >>"$files/d/f.conf"; [ -s "$out" ]; }
+	eventually changed
+	rm -r "$files/d"
+	eventually says "its directory was removed or replaced; watch waits until it is back"
+	: >"$out"
+	mkdir "$files/d"
+	eventually says "is watched again"
+	eventually has_line "$out" "$files/d/f.conf"
+	kill $pid
+	ends_with 0
 }
 
 test_watch_print_escapes_names() {

@@ -55,7 +55,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "wqctl.h"
+#include "source.h"
 
 /* Delay after ENOMEM and before a worker is replaced; interval of --once. */
 #define PAUSE_MS	100
@@ -740,6 +740,10 @@ static bool run_key(struct slot *slot, const struct wq_item *item)
 		slot->dropped++;
 		return true;
 	}
+	if (args->fd >= 0 && watch_drops(queue, item)) {
+		uncount_pending(slot, item);
+		return true;
+	}
 	/* A key that kills its worker never gets to its retries here, but the queue counts. */
 	if (item->given_back && item->failures > max_retries) {
 		give_up(slot, item, CONSUMERS_DIED);
@@ -1320,9 +1324,12 @@ static struct end supervise(const struct args *a, int q)
 	for (i = 0; i < a->jobs && end.ok; i++)
 		end.ok = worker_start(&shared->slots[i]);
 	while (sum().alive) {
+		/* Workers of watch have files of their own, whose gets do not report the end. */
+		if (a->fd >= 0 && end.ok && !shared->stop)
+			end.ok = !watch_ends(a);
 		if (!end.ok && !shared->stop)
 			stop_all(SIGTERM);
-		sig = sigtimedwait(&signals, NULL, visible ? &second : NULL);
+		sig = sigtimedwait(&signals, NULL, visible || a->fd >= 0 ? &second : NULL);
 		if (sig == SIGCHLD) {
 			end.ok = reap(end.killed) && end.ok;
 		} else if (sig > 0 && !end.stopped) {
@@ -1358,7 +1365,7 @@ int cmd_run(const struct args *a)
 	ret = check_queues(a, q, &st);
 	if (ret != DONE)
 		return ret;
-	if (a->follow) {
+	if (a->follow && a->fd < 0) {
 		close(q);
 		q = -1;
 	}

@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl attach, sources, detach and watch: keys for changes of files and of the network,
- * and of BPF programs.
+ * wqctl attach, sources and detach, and the source of watch: keys for changes of files and of the
+ * network, and of BPF programs.
  *
- * A SPEC names what a source watches: fs:DIRECTORY, net:TABLE[,TABLE]... or bpf:CHANNEL.  watch makes
- * a private queue, which ends with its last process, so that nothing is left behind however watch
- * ends.
+ * A SPEC names what a source watches: fs:DIRECTORY, net:TABLE[,TABLE]... or bpf:CHANNEL.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "json.h"
+#include "source.h"
 
 #define MAX_MOUNTS	4	/* that a message names */
-#define DEBOUNCES	10	/* after this many times --debounce, a key is ready in any case */
 
 /**
  * struct spec - what a source watches
@@ -31,7 +28,8 @@
  * @bpf: those of kind bpf
  * @rules: text of @fs.rules, to be freed
  * @text: the SPEC
- * @file: the path in it, if that is of a file; else NULL
+ * @dir: the absolute path of the directory, to be freed; NULL: there is none
+ * @file: the path in @text, if that is of a file; else NULL
  */
 struct spec {
 	struct wq_source_op op;
@@ -40,7 +38,19 @@ struct spec {
 	struct wq_bpf_args bpf;
 	char *rules;
 	const char *text;
+	char *dir;
 	const char *file;
+};
+
+/* Why a source ended: in a list of sources, and in a sentence */
+static const struct {
+	int error;
+	const char *state, *text;
+} ends[] = {
+	{ ENODEV, "unmounted", "its file system was unmounted" },
+	{ ENOENT, "removed", "its directory was removed or replaced" },
+	{ ENONET, "no-net", "its network namespace ended" },
+	{ 0, "ended", "its source ended" },
 };
 
 struct bit {
@@ -178,8 +188,20 @@ static bool parse_rules(struct spec *s, const struct args *a, const char *dir)
 	return true;
 }
 
+/* To be freed; NULL: the working directory is gone, or there is not enough memory. */
+static char *absolute(const char *path)
+{
+	char *cwd = *path == '/' ? strdup("") : getcwd(NULL, 0), *text = NULL;
+
+	if (cwd && asprintf(&text, "%s%s%s", cwd, *path == '/' ? "" : "/", path) < 0)
+		text = NULL;
+	free(cwd);
+	return text;
+}
+
 static bool open_dir(struct spec *s, const struct args *a, const char *path)
 {
+	s->dir = absolute(path);
 	s->fs.flags = (a->children || s->file ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
 	s->fs.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->fs.fd < 0)
@@ -299,6 +321,7 @@ static void spec_end(struct spec *s)
 	if (s->fs.fd >= 0)
 		close(s->fs.fd);
 	free(s->rules);
+	free(s->dir);
 }
 
 /* The kernel refuses the source: find out which of its patterns is the reason. */
@@ -323,13 +346,11 @@ static int explain_rules(const struct spec *s)
 	return USAGE;
 }
 
-/* Attach a source.  Return the exit status. */
-static int attach(const struct args *a, int q, struct spec *s)
+/* Print why an attach failed.  Return the exit status. */
+static int attach_failed(const struct args *a, const struct spec *s)
 {
 	struct wq_info info;
 
-	if (!wq_attach(q, &s->op))
-		return DONE;
 	switch (errno) {
 	case EPERM:
 		if (s->op.arg == (uintptr_t)&s->bpf) {
@@ -376,7 +397,7 @@ int cmd_attach(const struct args *a)
 
 	if (!parse_spec(&s, a, a->words[0]))
 		return USAGE;
-	ret = attach(a, q, &s);
+	ret = wq_attach(q, &s.op) ? attach_failed(a, &s) : DONE;
 	if (ret == DONE && a->after && !wq_config(q, &attrs, NULL, 0) && !attrs.debounce)
 		message("a key that changes again and again within the --debounce is never ready, as the queue '%s' has no limit; create it with --debounce TIME",
 			queue_text(a));
@@ -403,29 +424,54 @@ static void unescape(char *path)
 	*to = '\0';
 }
 
+/* The path of the next mount of mountinfo, to be freed, and the mount's ID; NULL: there is none. */
+static char *next_mount(FILE *mounts, uint64_t *id)
+{
+	char *line = NULL, *path = NULL;
+	size_t size = 0;
+
+	if (mounts && getline(&line, &size, mounts) > 0 &&
+	    sscanf(line, "%" SCNu64 " %*s %*s %*s %ms", id, &path) == 2)
+		unescape(path);
+	free(line);
+	return path;
+}
+
+/* The mount point of an open file's mount, to be freed; NULL: it cannot be read. */
+static char *mount_of(int fd)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	struct statx st;
+	char *path = NULL;
+	uint64_t id = 0;
+
+	if (!statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) && st.stx_mask & STATX_MNT_ID)
+		while ((path = next_mount(mounts, &id)) && id != st.stx_mnt_id)
+			free(path);
+	if (mounts)
+		fclose(mounts);
+	return path;
+}
+
 /* A source watches one file system: name the others below its directory, which people expect in it. */
 static void report_mounts(const struct spec *s)
 {
-	char link[32], dir[PATH_MAX], *line = NULL, *path = NULL;
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	size_t size = 0, len, n = 0;
+	char link[32], dir[PATH_MAX], *path;
+	size_t len, n = 0;
+	uint64_t id;
 	ssize_t ret;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", s->fs.fd);
 	ret = readlink(link, dir, sizeof(dir) - 1);
 	len = ret < 0 ? 0 : ret == 1 && *dir == '/' ? 0 : (size_t)ret;
-	while (ret >= 0 && mounts && getline(&line, &size, mounts) > 0) {
-		if (sscanf(line, "%*s %*s %*s %*s %ms", &path) != 1)
-			continue;
-		unescape(path);
+	while (ret >= 0 && (path = next_mount(mounts, &id))) {
 		if (!strncmp(path, dir, len) && path[len] == '/' && path[len + 1] && ++n <= MAX_MOUNTS)
 			message("'%s' is a mount point, and what is mounted there is not watched", path);
 		free(path);
-		path = NULL;
 	}
 	if (n > MAX_MOUNTS)
 		message("%zu more mount points are below '%s'", n - MAX_MOUNTS, s->text);
-	free(line);
 	if (mounts)
 		fclose(mounts);
 }
@@ -439,11 +485,20 @@ static const char *user_text(uint32_t uid)
 	return user ? user->pw_name : text;
 }
 
+/* The element of @ends for a source that has ended. */
+static size_t end_of(const struct wq_source_op *op)
+{
+	size_t i = 0;
+
+	while (ends[i].error && ends[i].error != op->error)
+		i++;
+	return i;
+}
+
 static const char *source_state(const struct wq_source_op *op)
 {
 	if (op->state & WQ_SOURCE_ENDED)
-		return op->error == ENODEV ? "unmounted" : op->error == ENOENT ? "removed" :
-		       op->error == ENONET ? "no-net" : "ended";
+		return ends[end_of(op)].state;
 	return op->state & WQ_SOURCE_MARKED ? "rescan" : "watching";
 }
 
@@ -524,90 +579,125 @@ int cmd_detach(const struct args *a)
 	return complain(a, "can't detach the source %" PRIu64 " of the queue '%s'", id, queue_text(a));
 }
 
-static int printed = -1;	/* the queue of --print */
-static volatile sig_atomic_t ended;
+/* The source of watch */
+static struct {
+	struct spec spec;
+	char *mount;	/* where the directory's file system is mounted, or NULL */
+	bool gone;	/* the source has ended, and a message was printed */
+} watch;
 
-/* O_NONBLOCK ends also a get that begins after the signal. */
-static void on_end(int sig)
+static void watch_close(void)
 {
-	int err = errno;
-
-	(void)sig;
-	ended = 1;
-	fcntl(printed, F_SETFL, O_NONBLOCK);
-	errno = err;
+	if (watch.spec.fs.fd >= 0)
+		close(watch.spec.fs.fd);
+	watch.spec.fs.fd = -1;
 }
 
-/* Print the keys as they come, until a signal. */
-static int print_keys(const struct args *a, int q)
+int watch_parse(struct args *a)
 {
-	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
-	struct sigaction end = { .sa_handler = on_end }, old;
-	struct wq_item item = { .token = 0 };
-	size_t i;
-	char *text;
+	struct spec *s = &watch.spec;
 
-	printed = q;
-	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
-		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
-			sigaction(signals[i], &end, NULL);
-	while (!ended && !wq_done_get(q, &item, 0, WQ_OUTCOME_FORGET, WQ_FOREVER)) {
-		/* A key of a BPF program can have a NUL. */
-		text = memchr(item.key, '\0', item.len) ? NULL : watched_text(a, item.key);
-		puts(text ? key_text(text, strlen(text)) : key_text(item.key, item.len));
-		free(text);
-		if (fflush(stdout))
-			return FAILED;
-	}
-	return ended ? DONE : complain(a, "can't get a key");
-}
-
-/*
- * Make the queue of a watch, with as many keys as @attrs, or fewer for a user who is not root: with the
- * rest of the user's keys divided by the sources that the user may still have, all of these get a queue.
- * If more keys wait, a rescan key stands for them.
- */
-static int watch_queue(struct wq_attrs *attrs)
-{
-	int q = geteuid() ? -1 : wq_open_attr(NULL, O_RDWR, 0, attrs);
-	struct wq_info i;
-	uint64_t keys;
-
-	if (q >= 0 || wq_info(&i))
-		return q;
-	keys = i.charged_keys < i.user_keys ? i.user_keys - i.charged_keys : 0;
-	/* and one more, which finds the limit of sources */
-	keys /= i.charged_sources < i.user_sources ? i.user_sources - i.charged_sources + 1 : 1;
-	if (keys < attrs->max_keys)
-		attrs->max_keys = keys ? keys : 1;
-	return wq_open_attr(NULL, O_RDWR, 0, attrs);
-}
-
-int cmd_watch(const struct args *a)
-{
-	/* Each key is a file that has changed and waits. */
-	struct wq_attrs attrs = { .max_keys = 1 << 20, .debounce = a->debounce_limit };
-	struct args run = *a;
-	struct spec s;
-	int ret;
-
-	if (!parse_spec(&s, a, a->queue))
+	if (!parse_spec(s, a, a->queue))
 		return USAGE;
-	/* Otherwise a file that changes all the time would never have a run. */
-	if (!attrs.debounce && __builtin_mul_overflow(a->after, DEBOUNCES, &attrs.debounce))
-		attrs.debounce = INT64_MAX;
-	run.file = s.file;
-	run.paths = s.fs.fd >= 0;
 	/* Its end ends the gets. */
-	s.op.flags |= WQ_SOURCE_WITH_FILE;
-	run.fd = watch_queue(&attrs);
-	if (run.fd < 0)
-		return complain(a, "can't make a queue");
-	ret = attach(&run, run.fd, &s);
-	if (ret == DONE && s.fs.fd >= 0 && !a->children && !s.file && !a->quiet)
-		report_mounts(&s);
-	spec_end(&s);
-	if (ret != DONE)
-		return ret;
-	return a->num_words ? cmd_run(&run) : print_keys(&run, run.fd);
+	s->op.flags |= WQ_SOURCE_WITH_FILE;
+	a->file = s->file;
+	a->paths = s->fs.fd >= 0;
+	if (a->paths)
+		watch.mount = mount_of(s->fs.fd);
+	if (!a->paths || !a->follow || (watch.mount && s->dir))
+		return DONE;
+	message("--follow needs /proc/self/mountinfo, and the path of the working directory");
+	return FAILED;
+}
+
+int watch_attach(const struct args *a)
+{
+	int ret = DONE;
+
+	if (!wq_attach(a->fd, &watch.spec.op)) {
+		watch.gone = false;
+		if (a->paths && !a->children && !a->file && !a->quiet)
+			report_mounts(&watch.spec);
+	} else if (!watch.gone || errno != ENOENT) {
+		ret = attach_failed(a, &watch.spec);
+	}
+	watch_close();
+	return ret;
+}
+
+/* Open the directory again.  False: it is not there. */
+static bool watch_open(void)
+{
+	char *mount = NULL;
+	bool same;
+
+	if (!watch.spec.dir)
+		return true;
+	watch.spec.fs.fd = open(watch.spec.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (watch.spec.fs.fd >= 0)
+		mount = mount_of(watch.spec.fs.fd);
+	same = mount && !strcmp(mount, watch.mount);
+	free(mount);
+	return same;
+}
+
+/* Watch again what is back, and look at all of it.  False: a message was printed. */
+static bool watch_again(const struct args *a)
+{
+	struct wq_source_op *op = &watch.spec.op;
+
+	if (!watch_open()) {
+		watch_close();
+		return true;
+	}
+	/* First this, as a worker drops the key of all while a source has ended. */
+	wq_detach(a->fd, op->id);
+	op->id = 0;
+	op->flags |= WQ_SOURCE_SCAN;
+	if (watch_attach(a) != DONE)
+		return false;
+	if (!watch.gone && !a->quiet)
+		message("'%s' is back, and is watched again", watch.spec.text);
+	return true;
+}
+
+/* Whether the source has ended; the first time, print that. */
+static bool watch_is_gone(const struct args *a)
+{
+	struct wq_source_op op = { .id = 0 };
+
+	if (watch.gone)
+		return true;
+	if (wq_source_next(a->fd, &op, NULL, 0) || !(op.state & WQ_SOURCE_ENDED))
+		return false;
+	watch.gone = true;
+	message("'%s' is no longer watched: %s; %s", watch.spec.text, ends[end_of(&op)].text,
+		a->follow ? "watch waits until it is back" :
+		"watch ends; start it again with --scan when that is back, or use --follow");
+	return true;
+}
+
+bool watch_ends(const struct args *a)
+{
+	struct wq_stat st;
+
+	if (!watch_is_gone(a))
+		return false;
+	if (a->follow)
+		return !watch_again(a);
+	/* Keys that wait for a retry have had a run. */
+	if (wq_stat(a->fd, &st) || st.ready || st.processing ||
+	    (st.delayed && st.delayed + st.retained + st.parked > st.failed))
+		return false;
+	if (st.delayed)
+		message("%u %s no further retry", st.delayed, st.delayed == 1 ? "key gets" : "keys get");
+	return true;
+}
+
+bool watch_drops(int q, const struct wq_item *item)
+{
+	struct wq_stat st;
+
+	return item->len == 1 && *item->key == '/' && !wq_stat(q, &st) && st.ended_sources;
 }

@@ -597,9 +597,10 @@ static const struct command commands[] = {
 		.doc = "Run COMMAND for each file that changes, each thing of the network, or each key of a BPF program."
 			"\v" SPEC_TEXT
 			"watch makes a queue of its own, which ends with it, attaches a source to it, and does what wqctl run does: see wqctl run --help for {}, retries and signals. Changes of a file that waits for its run cost no memory, and none is lost. Changes by wqctl and its commands are left out, unless --own is given. A command gets the path of a FILE as SPEC has it, and ./ ahead of a path that begins with a hyphen, so that no name is an option. A source watches one file system: unless --quiet is given, watch names the mount points below the directory.\n\n"
-			"  wqctl watch fs:/srv --prefix /srv/ --exclude .git --debounce 1s -- backup {}\n"
+			"If what is watched is gone, because its file system was unmounted, its directory was removed or replaced, or its network namespace ended, watch prints that. It runs the keys that wait, except /, does not wait for retries, and exits with 1. With --follow, it waits instead until the directory is there again, on a file system that is mounted in the same place, and watches that. The key / runs then, because any change may have happened meanwhile.\n\n"
+			"  wqctl watch fs:/srv --follow --prefix /srv/ --exclude .git --debounce 1s -- backup {}\n"
 			"  wqctl watch --print net:neigh,route\n\n"
-			"0 stopped, and no key was given up, 1 a key was, or watch failed.",
+			"0 stopped, and no key was given up, 1 a key was, or what is watched is gone, or watch failed.",
 		.options = (const struct argp_option[]){
 			{ "print", OPT_PRINT, NULL, 0, "print each key, escaped as in a C string", 0 },
 			SOURCE_OPTIONS,
@@ -607,6 +608,8 @@ static const struct command commands[] = {
 			  "with --debounce: a key that changes again and again is ready after this time (default: 10 times the TIME of --debounce)", 0 },
 			{ "prefix", OPT_PREFIX, "TEXT", 0,
 			  "put TEXT ahead of each key that a command gets or that is printed: fs:src --prefix src/ makes them paths from the working directory", 0 },
+			{ "follow", OPT_FOLLOW, NULL, 0,
+			  "if what is watched is gone, wait until it is back, and watch it again", 0 },
 			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0, "retries of a key that fails (default: 18)", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries and mount points", 0 },

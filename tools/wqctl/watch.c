@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * wqctl watch: run a command for each thing that changes, or print it.
+ *
+ * watch makes a private queue, which ends with its last process, so that nothing is left behind
+ * however watch ends.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "source.h"
+
+#define DEBOUNCES	10	/* after this many times --debounce, a key is ready in any case */
+#define LOOK_S		1	/* between two looks of --print at what is gone */
+
+static int printed = -1;	/* the queue of --print */
+static volatile sig_atomic_t ended;
+
+/* O_NONBLOCK ends also a get that begins after the signal. */
+static void on_end(int sig)
+{
+	int err = errno;
+
+	(void)sig;
+	ended = 1;
+	fcntl(printed, F_SETFL, O_NONBLOCK);
+	errno = err;
+}
+
+static void print_key(const struct args *a, const struct wq_item *item)
+{
+	/* A key of a BPF program can have a NUL. */
+	char *text = memchr(item->key, '\0', item->len) ? NULL : watched_text(a, item->key);
+
+	puts(text ? key_text(text, strlen(text)) : key_text(item->key, item->len));
+	free(text);
+}
+
+/* Print the keys as they come, until a signal. */
+static int print_keys(const struct args *a)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+	struct sigaction end = { .sa_handler = on_end }, old;
+	struct wq_item item = { .token = 0 };
+	size_t i;
+
+	printed = a->fd;
+	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &end, NULL);
+	while (!ended) {
+		if (!wq_done_get(a->fd, &item, 0, WQ_OUTCOME_FORGET, WQ_FOREVER)) {
+			if (!watch_drops(a->fd, &item))
+				print_key(a, &item);
+			if (fflush(stdout))
+				return FAILED;
+		} else if (errno != ENOLINK) {
+			return ended ? DONE : complain(a, "can't get a key");
+		} else if (watch_ends(a)) {
+			return FAILED;
+		} else {
+			sleep(LOOK_S);
+		}
+	}
+	return DONE;
+}
+
+/*
+ * Make the queue of a watch, with as many keys as @attrs, or fewer for a user who is not root: with
+ * the rest of the user's keys divided by the sources that the user may still have, all of these get
+ * a queue.  If more keys wait, a rescan key stands for them.
+ */
+static int watch_queue(struct wq_attrs *attrs)
+{
+	int q = geteuid() ? -1 : wq_open_attr(NULL, O_RDWR, 0, attrs);
+	struct wq_info i;
+	uint64_t keys;
+
+	if (q >= 0 || wq_info(&i))
+		return q;
+	keys = i.charged_keys < i.user_keys ? i.user_keys - i.charged_keys : 0;
+	/* and one more, which finds the limit of sources */
+	keys /= i.charged_sources < i.user_sources ? i.user_sources - i.charged_sources + 1 : 1;
+	if (keys < attrs->max_keys)
+		attrs->max_keys = keys ? keys : 1;
+	return wq_open_attr(NULL, O_RDWR, 0, attrs);
+}
+
+int cmd_watch(const struct args *a)
+{
+	/* Each key is a file that has changed and waits. */
+	struct wq_attrs attrs = { .max_keys = 1 << 20, .debounce = a->debounce_limit };
+	struct args run = *a;
+	int ret = watch_parse(&run);
+
+	if (ret != DONE)
+		return ret;
+	/* Otherwise a file that changes all the time would never have a run. */
+	if (!attrs.debounce && __builtin_mul_overflow(a->after, DEBOUNCES, &attrs.debounce))
+		attrs.debounce = INT64_MAX;
+	run.fd = watch_queue(&attrs);
+	if (run.fd < 0)
+		return complain(a, "can't make a queue");
+	ret = watch_attach(&run);
+	if (ret != DONE)
+		return ret;
+	return a->num_words ? cmd_run(&run) : print_keys(&run);
+}

@@ -113,8 +113,8 @@ struct wq_entry {
 	union {
 		struct {
 			/*
-			 * private: index in the heap of delayed entries, while delayed; the error,
-			 * while parked
+			 * private: index in the heap of delayed entries, while delayed.  Or the
+			 * error, while parked.  Or whether a source has added it, while disabled.
 			 */
 			u32 heap : 25;
 			/* private: ENTRY_*, see module/base/entry.h */

@@ -61,7 +61,7 @@ static int flush_look(struct wq *q, struct wq_watch *w)
 	ret = wq_watch_key(q, w, GFP_ATOMIC);
 	if (ret)
 		return ret;
-	return w->state & (WQ_KEY_DIRTY | WQ_KEY_PROCESSING) ? -EAGAIN : WQ_END_NO_RUN;
+	return w->state & (WQ_KEY_READY | WQ_KEY_PROCESSING) ? -EAGAIN : WQ_END_NO_RUN;
 }
 
 /**
@@ -118,7 +118,8 @@ EXPORT_SYMBOL_GPL(wq_flush_key);
  * @timeout: how long to wait for the run in progress, in ns; 0: do not wait; WQ_FOREVER, or any
  *	negative value: wait until it has ended
  *
- * Adds fail with -EBUSY until wq_enable_key().  A pending delay and the failures are dropped, too.
+ * Adds fail with -EBUSY until wq_enable_key(), but those of sources are deferred until then, see
+ * include/uapi/linux/wq_source.h.  A pending delay and the failures are dropped, too.
  * A run in progress goes on.  If its outcome adds the key, wq_stat.dropped counts that add.  If the
  * run is given back, the key is handed out again, and plain adds are coalesced with that run.
  *
@@ -157,7 +158,7 @@ int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
 EXPORT_SYMBOL_GPL(wq_disable_key);
 
 /**
- * wq_enable_key() - accept adds of a key that was disabled
+ * wq_enable_key() - accept adds of a key that was disabled, and add it if a source did meanwhile
  * @q: the queue
  * @key: the key
  * @len: length of the key in bytes

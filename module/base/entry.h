@@ -148,6 +148,21 @@ static inline void wq_entry_set_error(struct wq_entry *e, u32 error)
 	wq_entry_set_heap(e, error);
 }
 
+/*
+ * Whether a source has added the key of a disabled entry, so that it needs a run once it is
+ * enabled.  The entry is neither delayed nor parked, so the index in the heap is free for that.
+ */
+static inline bool wq_entry_deferred(const struct wq_entry *e)
+{
+	return e->disabled && e->heap;
+}
+
+/* The entry is disabled. */
+static inline void wq_entry_set_deferred(struct wq_entry *e, bool deferred)
+{
+	wq_entry_set_heap(e, deferred);
+}
+
 static inline struct wq_key *wq_key_of(struct wq_entry *e)
 {
 	return container_of(e, struct wq_key, entry);

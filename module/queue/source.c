@@ -81,6 +81,7 @@
 #include "state/op.h"
 #include "state/state.h"
 #include "verbs/consumer.h"
+#include "verbs/watch.h"
 
 #define WQ_SOURCE_MIN_WAIT	(HZ / 100 ?: 1UL)
 #define WQ_SOURCE_MAX_WAIT	HZ
@@ -261,10 +262,25 @@ static void source_failed(struct wq_source *s, const void *key, size_t dir, u32 
 	source_mark(s, key, dir);
 }
 
-/* An add of @key has returned @ret. */
-static void source_added(struct wq_source *s, int ret, const void *key, size_t dir)
+/* An add of @key has returned @ret.  If the key is disabled, its enable adds it. */
+static int source_defer(struct wq_source *s, int ret, const void *key, size_t len, int priority)
 {
-	if (ret < 0)
+	struct wq_op op;
+
+	if (likely(ret != -EBUSY))
+		return ret;
+	ret = wq_op_init(s->q, &op, key, len) ?: wq_op_set_priority(s->q, &op, priority);
+	if (ret || wq_defer_add(s->q, &op))
+		return ret;
+	/* It was enabled meanwhile. */
+	return wq_add_one(s->q, &op, GFP_ATOMIC);
+}
+
+/* An add of @key has returned @ret. */
+static void source_added(struct wq_source *s, int ret, const void *key, size_t len, size_t dir,
+			 int priority)
+{
+	if (source_defer(s, ret, key, len, priority) < 0)
 		source_failed(s, key, dir, 1);
 }
 
@@ -312,7 +328,7 @@ void wq_source_add(struct wq_source *s, const void *key, size_t len, size_t dir)
 	if (source_enter(s, &flags))
 		source_added(s, s->delay ?
 			     wq_add_after(s->q, key, len, s->delay, WQ_ADD_TAKE_LATEST) :
-			     wq_add(s->q, key, len), key, dir);
+			     wq_add(s->q, key, len), key, len, dir, 0);
 	source_leave(s, flags);
 }
 EXPORT_SYMBOL_GPL(wq_source_add);
@@ -343,7 +359,8 @@ void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, si
 		ret = wq_op_init(s->q, &op, key, len) ?:
 		      wq_op_set_add(&op, delay, delay > 0 ? WQ_ADD_TAKE_LATEST : 0) ?:
 		      wq_op_set_priority(s->q, &op, priority);
-		source_added(s, ret ?: wq_add_one(s->q, &op, GFP_ATOMIC), key, dir);
+		source_added(s, ret ?: wq_add_one(s->q, &op, GFP_ATOMIC), key, len, dir,
+			     priority);
 	}
 	source_leave(s, flags);
 }
@@ -513,11 +530,11 @@ static void source_try(struct wq_source *s)
 	 * Watch before the second attempt: room that arises after the first one either lets the
 	 * second one succeed, or wakes.
 	 */
-	ret = wq_add(s->q, key, len);
+	ret = source_defer(s, wq_add(s->q, key, len), key, len, 0);
 	if (ret < 0 && ret != -ESHUTDOWN) {
 		set_turn(s, WQ_SOURCE_MIN_WAIT);
 		watch_room(s);
-		ret = wq_add(s->q, key, len);
+		ret = source_defer(s, wq_add(s->q, key, len), key, len, 0);
 	}
 	if (ret < 0 && ret != -ESHUTDOWN) {
 		queue_delayed_work(wq_sources_wq, &s->work, s->wait);

@@ -212,6 +212,8 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 		wq_delay_clear(&cs->q->heap, e);
 	if (e->state & ENTRY_PARKED)
 		wq_clear_parked(cs, e);
+	if (e->disabled)
+		wq_entry_set_deferred(e, false);
 	wq_forget_entry(cs, e);
 }
 
@@ -227,15 +229,48 @@ void wq_disable_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_drop_entry(cs, e);
 }
 
+/*
+ * A source adds a disabled key, at a level: the key needs a run once it is enabled.  The level is
+ * in the place of that of a delay, and is raised like that.
+ */
+void wq_defer_entry(struct wq_cs *cs, struct wq_entry *e, s8 level)
+{
+	wq_assert_locked(cs);
+	if (cs->q->prioritized && wq_entry_deferred(e))
+		level = max(level, wq_rank_of(e)->delayed);
+	if (cs->q->prioritized)
+		wq_priority_delay(e, level);
+	wq_entry_set_deferred(e, true);
+}
+
+/* The key of an entry that is not disabled any more has its deferred run, as if a delay ended. */
+static void wq_end_deferral(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->shut) {
+		q->dropped++;
+		return;
+	}
+	if (q->prioritized)
+		wq_priority_due(e);
+	wq_set_dirty(cs, e);
+}
+
 /* Accept adds of a key again. */
 void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e)
 {
+	bool deferred = wq_entry_deferred(e);
+
 	wq_assert_locked(cs);
 	if (!e->disabled)
 		return;
 	trace_wq_enable(cs->q, e);
 	e->disabled = 0;
 	cs->q->nr_disabled--;
+	if (deferred)
+		wq_end_deferral(cs, e);
 	wq_retire_if_unused(cs, e);
 }
 

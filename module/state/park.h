@@ -16,6 +16,7 @@ void wq_give_up(struct wq_cs *cs, struct wq_entry *e);
 bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_disable_entry(struct wq_cs *cs, struct wq_entry *e);
+void wq_defer_entry(struct wq_cs *cs, struct wq_entry *e, s8 level);
 void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e);
 struct wq_reason *wq_reason_new(const struct wq *q, const void *text, size_t len, gfp_t gfp);
 int wq_kick_process(struct wq *q, u32 *n);

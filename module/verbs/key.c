@@ -24,6 +24,8 @@ u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq
 		bits |= WQ_KEY_READY;
 	if (e->state & ENTRY_DELAYED && !q->shut)
 		bits |= WQ_KEY_DELAYED;
+	if (wq_entry_deferred(e) && !q->shut)
+		bits |= WQ_KEY_DIRTY;
 	if (e->state & ENTRY_PARKED)
 		bits |= WQ_KEY_PARKED;
 	/*

@@ -87,6 +87,8 @@ static void restore_entry(struct wq_cs *cs, struct wq_entry *e, struct wq_restor
 	const struct wq_op now = { .priority = r->op.priority };
 	struct wq *q = cs->q;
 	u32 state = info->state;
+	bool deferred = state & WQ_KEY_DISABLED && state & WQ_KEY_DIRTY &&
+			!(state & (ahead | WQ_KEY_READY));
 
 	wq_assert_locked(cs);
 	e->failures = min_t(u32, info->failures, WQ_MAX_FAILURES);
@@ -95,9 +97,12 @@ static void restore_entry(struct wq_cs *cs, struct wq_entry *e, struct wq_restor
 	if (state & WQ_KEY_DISABLED) {
 		e->disabled = 1;
 		q->nr_disabled++;
+		wq_entry_set_deferred(e, false);
 	}
 	/* A run that was given back counts against the limit of its group. */
-	if (state & ahead && (!q->grouped || wq_groups_hold(q->order_data, e))) {
+	if (deferred) {
+		wq_defer_entry(cs, e, r->op.priority);
+	} else if (state & ahead && (!q->grouped || wq_groups_hold(q->order_data, e))) {
 		restore_requeued(cs, e, r->op.priority);
 	} else if (state & (ahead | WQ_KEY_READY | WQ_KEY_DIRTY)) {
 		wq_add_now(cs, e, &now);

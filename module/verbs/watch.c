@@ -12,7 +12,8 @@
  *  - If the pending run is dropped during a run, the wait ends with that run.
  *
  * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but
- * one that was given back.
+ * one that was given back.  Adds of sources are deferred until the key is enabled, because no
+ * caller would repeat them: the disable stops the runs, and the consumer still needs the change.
  */
 #include <linux/export.h>
 #include <linux/slab.h>
@@ -74,6 +75,25 @@ int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 	return min(w->op.result, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_watch_key);
+
+/*
+ * An add of a source has failed with -EBUSY: if the key is still disabled, it needs a run once it
+ * is enabled.  Returns false if the caller is to add the key once more.
+ */
+bool wq_defer_add(struct wq *q, const struct wq_op *op)
+{
+	struct wq_entry *e;
+	struct wq_cs cs;
+	bool deferred;
+
+	wq_lock(&cs, q);
+	e = wq_lookup(&cs, op->hash, op->key, op->len);
+	deferred = e && e->disabled && !q->no_adds;
+	if (deferred)
+		wq_defer_entry(&cs, e, op->priority);
+	wq_unlock(&cs);
+	return deferred;
+}
 
 /*
  * Begin to wait, see wq_watch_key().  If it succeeds, w->fence has a reference of the caller, and

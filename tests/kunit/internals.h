@@ -218,7 +218,7 @@ static inline int consumer_flush(struct wq_consumer *c, struct wq *q, const void
 	struct wq_watch w = { .c = c };
 	int ret = wq_op_init(q, &w.op, key, len) ?: wq_watch_key(q, &w, GFP_KERNEL);
 
-	return ret ?: w.state & (WQ_KEY_DIRTY | WQ_KEY_PROCESSING) ? -EAGAIN : WQ_END_NO_RUN;
+	return ret ?: w.state & (WQ_KEY_READY | WQ_KEY_PROCESSING) ? -EAGAIN : WQ_END_NO_RUN;
 }
 
 /* A disable without a wait.  Return: the state from before, or an error. */

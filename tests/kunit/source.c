@@ -4,6 +4,7 @@
  * selftests/source.c for the rest.
  */
 #include <kunit/test.h>
+#include <linux/delay.h>
 #include <linux/module.h>
 
 #include "internals.h"
@@ -185,6 +186,154 @@ static void a_source_that_has_ended_adds_no_key_and_drops_its_mark(struct kunit 
 	wq_source_unregister(&test_kind);
 }
 
+#define DEFERRED	(WQ_KEY_DISABLED | WQ_KEY_DIRTY)
+
+/* A queue with a source, whose key "a" is disabled. */
+static struct wq *disabled_queue(struct kunit *test, const struct wq_params *p)
+{
+	struct wq *q = wq_create(p);
+	struct wq_consumer *c;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	c = consumer_open(q);
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	attach(test, c, 1, 0);
+	consumer_close(c);
+	/* The index in the heap and the error are in the place of what a source leaves. */
+	KUNIT_EXPECT_EQ(test, wq_add_after(q, "b", 1, 2 * NSEC_PER_SEC, 0), 1);
+	KUNIT_EXPECT_EQ(test, wq_add_after(q, "a", 1, 3 * NSEC_PER_SEC, 0), 1);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(q, "a", 1, 0), WQ_KEY_DELAYED);
+	return q;
+}
+
+static void end_disabled_queue(struct wq *q)
+{
+	queue_destroy(q);
+	wq_source_unregister(&test_kind);
+}
+
+static void a_change_of_a_disabled_key_makes_it_ready_at_its_enable(struct kunit *test)
+{
+	struct wq *q = disabled_queue(test, NULL);
+	struct wq_stat st;
+	int i;
+
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), 0);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(q, "a", 1, 0), 0);
+	for (i = 0; i < 3; i++)
+		wq_source_add(attached[0], "a", 1, 0);
+	wq_source_add_priority(attached[0], "a", 1, 0, 0, NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), DEFERRED);
+	KUNIT_EXPECT_EQ(test, wq_flush_key(q, "a", 1, 0), WQ_END_NO_RUN);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 0);
+	KUNIT_EXPECT_EQ(test, wq_add(q, "a", 1), -EBUSY);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), WQ_KEY_READY | WQ_KEY_DIRTY);
+	wq_stats(q, &st);
+	KUNIT_EXPECT_EQ(test, st.keys, 2);
+	KUNIT_EXPECT_EQ(test, st.adds, 1);
+	KUNIT_EXPECT_EQ(test, st.dropped, 0);
+	KUNIT_EXPECT_EQ(test, st.disabled, 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&q->marked_sources), 0);
+	end_disabled_queue(q);
+}
+
+static void a_change_during_the_run_of_a_disabled_key_has_a_run_after_it(struct kunit *test)
+{
+	struct wq *q = disabled_queue(test, NULL);
+	const u32 running = WQ_KEY_PROCESSING | WQ_KEY_MINE;
+	struct wq_item item;
+
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_get(q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(q, "a", 1, 0), running);
+	wq_source_add(attached[0], "a", 1, 0);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), running | DEFERRED);
+	KUNIT_EXPECT_EQ(test, wq_done_with(q, &item, 0, WQ_OUTCOME_RETRY), 0);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), DEFERRED);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_get(q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(q, "a", 1, 0), running);
+	wq_source_add(attached[0], "a", 1, 0);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_done(q, &item), WQ_RESULT_READY);
+	end_disabled_queue(q);
+}
+
+static void cancel_disable_and_shutdown_drop_the_change_of_a_disabled_key(struct kunit *test)
+{
+	struct wq *q = disabled_queue(test, NULL);
+	struct wq_stat st;
+
+	wq_source_add(attached[0], "a", 1, 0);
+	KUNIT_EXPECT_EQ(test, wq_cancel(q, "a", 1), DEFERRED);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), WQ_KEY_DISABLED);
+	wq_source_add(attached[0], "a", 1, 0);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(q, "a", 1, 0), DEFERRED);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), WQ_KEY_DISABLED);
+	wq_source_add(attached[0], "a", 1, 0);
+	wq_shutdown(q);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), WQ_KEY_DISABLED);
+	wq_source_add(attached[0], "a", 1, 0);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), 0);
+	wq_stats(q, &st);
+	KUNIT_EXPECT_EQ(test, st.adds, 0);
+	/* With the delay of "b". */
+	KUNIT_EXPECT_EQ(test, st.dropped, 2);
+	end_disabled_queue(q);
+}
+
+static void a_change_of_a_disabled_key_keeps_its_highest_level(struct kunit *test)
+{
+	struct wq_params p = { .order_kind = WQ_ORDER_PRIORITY };
+	struct wq *q = disabled_queue(test, &p);
+	struct wq_item item;
+
+	wq_source_add_priority(attached[0], "a", 1, 0, 9, 0);
+	KUNIT_EXPECT_EQ(test, wq_cancel(q, "a", 1), DEFERRED);
+	wq_source_add_priority(attached[0], "a", 1, 0, 3, 0);
+	wq_source_add_priority(attached[0], "a", 1, 0, 5, 0);
+	wq_source_add(attached[0], "a", 1, 0);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_get(q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, item.priority, 5);
+	end_disabled_queue(q);
+}
+
+static void the_mark_of_a_source_whose_key_is_disabled_is_ready_at_its_enable(struct kunit *test)
+{
+	struct wq *q = disabled_queue(test, NULL);
+	int i;
+
+	KUNIT_EXPECT_EQ(test, wq_disable_key(q, "/", 1, 0), 0);
+	wq_source_rescan(attached[0], "/", 1);
+	for (i = 0; i < 3000 && atomic_read(&q->marked_sources); i++)
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "/", 1), DEFERRED);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "/", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1);
+	end_disabled_queue(q);
+}
+
+static void while_adds_are_paused_the_change_of_a_disabled_key_is_a_mark(struct kunit *test)
+{
+	struct wq *q = disabled_queue(test, NULL);
+
+	wq_source_add(attached[0], "a", 1, 0);
+	wq_pause(q, WQ_PAUSE_ADDS, WQ_FOREVER);
+	/* This one was accepted before. */
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1);
+	KUNIT_EXPECT_EQ(test, wq_disable_key(q, "a", 1, 0), WQ_KEY_READY | WQ_KEY_DIRTY);
+	wq_source_add(attached[0], "a", 1, 0);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), WQ_KEY_DISABLED);
+	KUNIT_EXPECT_EQ(test, atomic_read(&q->marked_sources), 1);
+	end_disabled_queue(q);
+}
+
 static u32 id_of_attach(struct wq_consumer *c)
 {
 	struct wq_source_op op = { .kind = "kunit" };
@@ -217,6 +366,12 @@ static struct kunit_case source_cases[] = {
 	KUNIT_CASE(a_kind_whose_name_is_taken_is_eexist),
 	KUNIT_CASE(the_ids_of_sources_start_again_and_leave_out_those_in_use),
 	KUNIT_CASE(a_source_that_has_ended_adds_no_key_and_drops_its_mark),
+	KUNIT_CASE(a_change_of_a_disabled_key_makes_it_ready_at_its_enable),
+	KUNIT_CASE(a_change_during_the_run_of_a_disabled_key_has_a_run_after_it),
+	KUNIT_CASE(cancel_disable_and_shutdown_drop_the_change_of_a_disabled_key),
+	KUNIT_CASE(a_change_of_a_disabled_key_keeps_its_highest_level),
+	KUNIT_CASE(the_mark_of_a_source_whose_key_is_disabled_is_ready_at_its_enable),
+	KUNIT_CASE(while_adds_are_paused_the_change_of_a_disabled_key_is_a_mark),
 	KUNIT_CASE(an_event_in_progress_adds_no_key_after_detach_and_close),
 	KUNIT_CASE(a_file_ends_while_another_one_detaches_its_source),
 	KUNIT_CASE(the_end_of_a_queue_closes_its_sources_first),

@@ -191,12 +191,13 @@ static int why_key(struct why *w, int q, const char *key)
 		say_processing(w, &v);
 	} else if (v.info.state & WQ_KEY_PARKED) {
 		say_parked(w, &v, key);
-	} else if (v.info.state & (WQ_KEY_READY | WQ_KEY_DIRTY)) {
+	} else if (v.info.state & WQ_KEY_READY) {
 		if (!say_no_gets(w) && !say_ready(w, q, &v))
 			return FAILED;
 	} else if (v.info.state & WQ_KEY_DISABLED) {
-		say(w, "disabled", "it is disabled: adds of it fail; to end that: wqctl enable %s %s",
-		    w->name, key_text(key, v.len));
+		say(w, "disabled", "it is disabled: %s; to end that: wqctl enable %s %s",
+		    v.info.state & WQ_KEY_DIRTY ? "a source has added it, and it waits for that" :
+		    "adds of it fail", w->name, key_text(key, v.len));
 	} else if (v.info.state & WQ_KEY_DELAYED) {
 		if (v.info.failures)
 			say(w, "delayed", "it failed %u time%s, and is ready again in %s",

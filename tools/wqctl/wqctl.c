@@ -360,7 +360,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "enable", .args = "QUEUE KEY...\n--fd N KEY...",
 		.doc = "Accept adds of keys that wqctl disable disabled, and print their states."
-			"\vThe states are those from before. A key that is not disabled stays as it is. Only the queue's owner and root may enable keys.\n\n"
+			"\vThe states are those from before. A key that is not disabled stays as it is. If a source has added a disabled key meanwhile, the key is ready now. Only the queue's owner and root may enable keys.\n\n"
 			"0 enabled, 1 failed, 3 the queue does not know a key.",
 		.options = (const struct argp_option[]){ FD_OPTION, END },
 		.run = cmd_enable, .queue = BY_EITHER, .words_min = 1, .words_max = -1,

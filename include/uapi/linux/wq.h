@@ -828,12 +828,15 @@ struct wq_key_info {
  *                 of parked, also if it was canceled meanwhile
  *  WQ_DO_DISABLE  is for the queue's owner, and for CAP_FOWNER.  The key's pending run, its delay
  *                 and its failures are dropped, as by CANCEL.  Adds fail with EBUSY until the key
- *                 is enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If
+ *                 is enabled, but the key that a source adds is DIRTY, and READY once it is
+ *                 enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If
  *                 it ends with RETRY or AFTER, the key is not added, and the retry counts in
  *                 wq_stat.dropped.  If it is given back, the key is handed out again, and an add
  *                 without delay and flags is coalesced with that run.  A disabled key counts in
  *                 wq_stat.keys, also if it was unknown before.  It outlasts the process
- *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  One call undoes all disables
+ *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  One call undoes all disables.  If
+ *                 the key is DIRTY, it is READY from now on, also while adds are paused.  If the
+ *                 queue is shut down, that run is dropped instead, and counts in wq_stat.dropped
  *  WQ_DO_RESTORE  is for the queue's owner, and for CAP_FOWNER.  It needs write access, and works
  *                 while adds are paused.  A key that was PROCESSING or REQUEUED is ready ahead of
  *                 all others, behind those restored so before.  The fields requeues, holder and

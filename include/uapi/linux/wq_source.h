@@ -27,9 +27,13 @@
  *
  *  - If the queue is full (max_keys) or adds are paused, the source tries again at most about 10 ms
  *    after that ends.
- *  - If there is no memory, or the queue's user has reached user_bytes, or the mark itself is
- *    disabled, the source tries again, after 10 ms at first and after 1 s at most.
+ *  - If there is no memory, or the queue's user has reached user_bytes, the source tries again,
+ *    after 10 ms at first and after 1 s at most.
  *  - If the key would be longer than WQ_MAX_KEY, the mark is the nearest directory above that fits.
+ *
+ * If the key of a change, or a rescan key, is disabled, no mark is needed: the queue remembers the
+ * change, and the key is ready once it is enabled, without the source's delay.  A cancel or another
+ * disable drops that, see WQ_DO_DISABLE.
  *
  * A change that happens before the attach returns may have no key.  So the consumer attaches the
  * source first, and then looks at all that it watches.  WQ_SOURCE_SCAN adds the rescan key for

@@ -622,13 +622,19 @@ static void begin_tidy(struct net_ns *ns)
 		put_net(net);
 }
 
-/* The kernel dropped a message, and drops each further one until tidy() has read the socket. */
+/* The kernel dropped a message, and drops each further one until see_to_overrun(). */
 static void on_overrun(struct sock *sk)
 {
 	struct net_ns *ns = sk->sk_user_data;
 
 	WRITE_ONCE(ns->overrun, true);
 	begin_tidy(ns);
+}
+
+static int set_option(struct socket *sock, int option, int value)
+{
+	return sock->ops->setsockopt(sock, SOL_NETLINK, option, KERNEL_SOCKPTR(&value),
+				     sizeof(value));
 }
 
 static int join(struct socket *sock)
@@ -644,12 +650,8 @@ static int join(struct socket *sock)
 	/* The type of the address differs between kernels.  A socket without one gets nothing. */
 	int i, ret = kernel_bind(sock, (void *)&any, sizeof(any));
 
-	for (i = 0; !ret && i < ARRAY_SIZE(groups); i++) {
-		int group = groups[i];
-
-		ret = sock->ops->setsockopt(sock, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP,
-					    KERNEL_SOCKPTR(&group), sizeof(group));
-	}
+	for (i = 0; !ret && i < ARRAY_SIZE(groups); i++)
+		ret = set_option(sock, NETLINK_ADD_MEMBERSHIP, groups[i]);
 	return ret;
 }
 
@@ -765,15 +767,21 @@ static void end_sources(struct work_struct *work)
 	rcu_read_unlock();
 }
 
-/* Let the kernel send again.  A mark stands for the messages that it dropped. */
+/*
+ * Let the kernel send again.  A mark stands for the messages that it dropped.
+ *
+ * A read of the socket would let it send only if no message was in the socket, and on_message() may
+ * be about to take one.  The option does so in any case.  While it is set, the kernel drops messages
+ * without a report, so the marks come after that.
+ */
 static void see_to_overrun(struct net_ns *ns)
 {
-	struct msghdr msg = {};
 	struct net_watch *w;
 	u32 i;
 
 	WRITE_ONCE(ns->overrun, false);
-	kernel_recvmsg(ns->sock, &msg, NULL, 0, 0, MSG_DONTWAIT);
+	set_option(ns->sock, NETLINK_NO_ENOBUFS, 1);
+	set_option(ns->sock, NETLINK_NO_ENOBUFS, 0);
 	rcu_read_lock();
 	w = rcu_dereference(ns->watch);
 	for (i = 0; w && i < WQ_NET_TABLES; i++)

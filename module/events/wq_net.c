@@ -605,7 +605,7 @@ static void on_message(struct sock *sk)
 
 	while ((skb = skb_dequeue(&sk->sk_receive_queue))) {
 		left = skb->len;
-		/* A process can send messages, too. */
+		/* A process can send messages to the groups, too. */
 		if (!NETLINK_CB(skb).portid)
 			nlmsg_for_each_msg(n, nlmsg_hdr(skb), skb->len, left)
 				add_message(sk->sk_user_data, n);
@@ -637,6 +637,28 @@ static int set_option(struct socket *sock, int option, int value)
 				     sizeof(value));
 }
 
+/*
+ * A socket without an address gets nothing.  The kernel's choice would be the id of the process,
+ * which the process may want for a socket of its own.  The addresses from 2^31 to 3 * 2^30 are
+ * among those that the kernel draws from if that is taken.
+ *
+ * A process with CAP_NET_ADMIN could send to the address.  The release of the socket does not wait
+ * for such a sender, so on_message() could still run when the module is removed.  Connected to
+ * the kernel, the socket refuses messages of others.
+ */
+static int bind_to_kernel(struct socket *sock)
+{
+	struct sockaddr_nl self = { .nl_family = AF_NETLINK }, kernel = self;
+	int ret;
+
+	/* The type of the address differs between kernels. */
+	do {
+		self.nl_pid = 1U << 31 | get_random_u32() >> 2;
+		ret = kernel_bind(sock, (void *)&self, sizeof(self));
+	} while (ret == -EADDRINUSE);
+	return ret ?: kernel_connect(sock, (void *)&kernel, sizeof(kernel), 0);
+}
+
 static int join(struct socket *sock)
 {
 	static const int groups[] = {
@@ -646,9 +668,7 @@ static int join(struct socket *sock)
 		RTNLGRP_IPV6_NETCONF, RTNLGRP_MDB, RTNLGRP_MPLS_ROUTE, RTNLGRP_MPLS_NETCONF,
 		RTNLGRP_NEXTHOP, RTNLGRP_BRVLAN,
 	};
-	struct sockaddr_nl any = { .nl_family = AF_NETLINK };
-	/* The type of the address differs between kernels.  A socket without one gets nothing. */
-	int i, ret = kernel_bind(sock, (void *)&any, sizeof(any));
+	int i, ret = 0;
 
 	for (i = 0; !ret && i < ARRAY_SIZE(groups); i++)
 		ret = set_option(sock, NETLINK_ADD_MEMBERSHIP, groups[i]);
@@ -667,10 +687,11 @@ static int listen(struct net_ns *ns)
 	ret = sock_create_kern(ns->net, AF_NETLINK, SOCK_RAW, NETLINK_ROUTE, &sock);
 	if (ret)
 		return ret;
+	ret = bind_to_kernel(sock);
 	sock->sk->sk_user_data = ns;
 	sock->sk->sk_data_ready = on_message;
 	sock->sk->sk_error_report = on_overrun;
-	ret = join(sock);
+	ret = ret ?: join(sock);
 	if (ret)
 		sock_release(sock);
 	else

@@ -401,6 +401,47 @@ TEST_F(net, a_message_of_a_process_to_a_group_of_rtnetlink_has_no_key)
 	close(fd);
 }
 
+/* The socket of the sources: the one in the namespace that has an address.  0: there is none. */
+static unsigned int address_of_sources(void)
+{
+	unsigned int address = 0, protocol, found = 0;
+	FILE *in = fopen("/proc/thread-self/net/netlink", "r");
+	char line[200];
+
+	while (in && fgets(line, sizeof(line), in))
+		if (sscanf(line, "%*s %u %u", &protocol, &address) == 2 &&
+		    protocol == NETLINK_ROUTE && address)
+			found = address;
+	if (in)
+		fclose(in);
+	return found;
+}
+
+TEST_F(net, a_process_that_attaches_keeps_its_own_address_of_rtnetlink)
+{
+	struct sockaddr_nl own = { .nl_family = AF_NETLINK, .nl_pid = getpid() };
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+
+	ASSERT_EQ(1, attach_net(self->q, 0));
+	EXPECT_EQ(0, bind(fd, (void *)&own, sizeof(own)));
+	close(fd);
+}
+
+TEST_F(net, a_message_of_a_process_to_the_socket_of_the_sources_is_refused)
+{
+	struct nlmsghdr m = { .nlmsg_len = sizeof(m), .nlmsg_type = NLMSG_NOOP };
+	struct sockaddr_nl to = { .nl_family = AF_NETLINK };
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+
+	ASSERT_EQ(1, attach_net(self->q, 0));
+	to.nl_pid = address_of_sources();
+	ASSERT_NE(0, to.nl_pid);
+	EXPECT_LE(1U << 31, to.nl_pid);
+	EXPECT_EQ(-1, sendto(fd, &m, sizeof(m), MSG_DONTWAIT, (void *)&to, sizeof(to)));
+	EXPECT_EQ(ECONNREFUSED, errno);
+	close(fd);
+}
+
 TEST_F(net, a_full_queue_leaves_the_mark_of_the_table)
 {
 	int q = q_private(1);

@@ -98,7 +98,6 @@ struct net_source {
  * struct net_ns - a network namespace
  * @net: the namespace
  * @watch: N: its sources, which are read under RCU; NULL: it has none
- * @nr_routes: N: sources of routes
  * @lock: protects @sock and @live
  * @sock: a socket in the groups of rtnetlink, or NULL
  * @fib: notifier of routes
@@ -109,7 +108,6 @@ struct net_source {
 struct net_ns {
 	struct net *net;
 	struct net_watch __rcu *watch;
-	u32 nr_routes;
 	struct mutex lock;
 	struct socket *sock;
 	struct notifier_block fib;
@@ -123,6 +121,8 @@ struct net_ns {
  * @ns: N: the namespace; NULL: it has ended
  * @sources: N: the sources, which are read under RCU
  * @nr: N: how many they are
+ * @nr_of: N: how many of them have each table
+ * @tables: N: the tables that any of them has, which is read without the lock
  * @queues: keys that wait until their change has ended; constant once @later is set
  * @later: the one of @queues that new keys go to, which is read under RCU; NULL: there is none yet
  * @lost: keys of each table that could not be added to it
@@ -135,6 +135,8 @@ struct net_watch {
 	struct net_ns *ns;
 	struct list_head sources;
 	u32 nr;
+	u32 nr_of[WQ_NET_TABLES];
+	u32 tables;
 	struct wq *queues[2];
 	struct wq __rcu *later;
 	atomic_t lost[WQ_NET_TABLES];
@@ -252,6 +254,27 @@ static void add_to_all(const struct net_watch *w, const struct net_table *table,
 			add_to(src, table, text, len);
 }
 
+/*
+ * Whether a source of the namespace has one of these tables.  A change asks ahead of its key's text,
+ * because most changes of a busy namespace are of tables that no source has.
+ */
+static bool watches(const struct net_ns *ns, u32 tables)
+{
+	const struct net_watch *w;
+	bool any;
+
+	/*
+	 * Pairs with the barrier in net_attach(): either this change sees the source, or a dump
+	 * after the attach sees the change.
+	 */
+	smp_mb();
+	rcu_read_lock();
+	w = rcu_dereference(ns->watch);
+	any = w && READ_ONCE(w->tables) & tables;
+	rcu_read_unlock();
+	return any;
+}
+
 /* Add the key of a change to all sources of its namespace.  @address: NULL for a link */
 static void add(const struct net_device *dev, const struct net_table *table, int family,
 		const void *address)
@@ -261,12 +284,7 @@ static void add(const struct net_device *dev, const struct net_table *table, int
 	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT] __uninitialized;
 	char *text = buf + WQ_SOURCE_PREFIX_MAX, *end;
 
-	/*
-	 * Pairs with the barrier in net_attach(): either this change sees the source, or a dump
-	 * after the attach sees the change.
-	 */
-	smp_mb();
-	if (!rcu_access_pointer(ns->watch))
+	if (!watches(ns, table->bit))
 		return;
 	end = put_number(put_name(text, table), dev->ifindex);
 	if (address) {
@@ -390,12 +408,8 @@ static int on_route(struct notifier_block *nb, unsigned long event, void *info)
 	struct net_watch *w;
 	size_t len;
 
-	/*
-	 * The notifier is registered after it has seen all routes that there are.  The barrier
-	 * pairs with that in net_attach(), as in add().
-	 */
-	smp_mb();
-	if (!READ_ONCE(ns->live) || !rcu_access_pointer(ns->watch))
+	/* The notifier is registered after it has seen all routes that there are. */
+	if (!READ_ONCE(ns->live) || !watches(ns, WQ_NET_ROUTE))
 		return NOTIFY_DONE;
 	if (event != FIB_EVENT_ENTRY_REPLACE && event != FIB_EVENT_ENTRY_APPEND &&
 	    event != FIB_EVENT_ENTRY_ADD && event != FIB_EVENT_ENTRY_DEL)
@@ -514,15 +528,16 @@ static char *put_netconf_msg(char *to, const struct nlmsghdr *n)
 }
 
 /* The messages of rtnetlink that have keys. */
-static const struct {
+static const struct net_message {
 	u16 type;		/* RTM_NEW*: RTM_DEL* is the next */
 	u16 size;		/* of its struct */
 	u32 bit;
+	u32 other;		/* a further table that the message can be of */
 } net_messages[] = {
 	{ RTM_NEWLINK, sizeof(struct ifinfomsg), WQ_NET_LINK },
 	{ RTM_NEWADDR, sizeof(struct ifaddrmsg), WQ_NET_ADDR },
-	{ RTM_NEWNEIGH, sizeof(struct ndmsg), WQ_NET_NEIGH },
-	{ RTM_NEWROUTE, sizeof(struct rtmsg), WQ_NET_ROUTE },
+	{ RTM_NEWNEIGH, sizeof(struct ndmsg), WQ_NET_NEIGH, WQ_NET_FDB },
+	{ RTM_NEWROUTE, sizeof(struct rtmsg), WQ_NET_ROUTE, WQ_NET_MROUTE },
 	{ RTM_NEWRULE, sizeof(struct fib_rule_hdr), WQ_NET_RULE },
 	{ RTM_NEWNEXTHOP, sizeof(struct nhmsg), WQ_NET_NEXTHOP },
 	{ RTM_NEWNEXTHOPBUCKET, sizeof(struct nhmsg), WQ_NET_NEXTHOP },
@@ -531,20 +546,24 @@ static const struct {
 	{ RTM_NEWNETCONF, sizeof(struct netconfmsg), WQ_NET_NETCONF },
 };
 
-/* The key of a message and its table; NULL: it has none.  @end: receives the end of the key */
-static const struct net_table *put_message(char *text, char **end, const struct nlmsghdr *n)
+/* NULL: the message has no key. */
+static const struct net_message *message_of(const struct nlmsghdr *n)
 {
-	const struct net_table *table;
-	char *to;
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(net_messages); i++)
 		if ((n->nlmsg_type & ~1) == net_messages[i].type)
-			break;
-	if (i == ARRAY_SIZE(net_messages) || nlmsg_len(n) < net_messages[i].size)
-		return NULL;
-	table = TABLE_OF(net_messages[i].bit);
-	to = text + table->len;
+			return nlmsg_len(n) < net_messages[i].size ? NULL : &net_messages[i];
+	return NULL;
+}
+
+/* The key of a message and its table.  @end: receives the end of the key */
+static const struct net_table *put_message(char *text, char **end, const struct nlmsghdr *n,
+					   const struct net_message *m)
+{
+	const struct net_table *table = TABLE_OF(m->bit);
+	char *to = text + table->len;
+
 	switch (table->bit) {
 	case WQ_NET_LINK:
 		to = put_number(to, ((const struct ifinfomsg *)nlmsg_data(n))->ifi_index);
@@ -582,16 +601,18 @@ static const struct net_table *put_message(char *text, char **end, const struct 
 static void add_message(struct net_ns *ns, const struct nlmsghdr *n)
 {
 	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT], *text = buf + WQ_SOURCE_PREFIX_MAX, *end;
-	const struct net_table *table = put_message(text, &end, n);
+	const struct net_message *m = message_of(n);
+	const struct net_table *table;
 	struct net_watch *w;
 
-	if (!table)
+	if (!m || !watches(ns, m->bit | m->other))
 		return;
+	table = put_message(text, &end, n, m);
 	rcu_read_lock();
 	w = rcu_dereference(ns->watch);
 	if (w && table->bit & AT_ONCE)
 		add_to_all(w, table, text, end - text);
-	else if (w)
+	else if (w && READ_ONCE(w->tables) & table->bit)
 		add_later(w, table, text, end - text);
 	rcu_read_unlock();
 }
@@ -817,7 +838,7 @@ static void tidy(struct work_struct *work)
 
 	mutex_lock(&ns->lock);
 	/* A source that comes from now on waits for the lock. */
-	if (ns->live && !READ_ONCE(ns->nr_routes)) {
+	if (ns->live && !watches(ns, WQ_NET_ROUTE)) {
 		WRITE_ONCE(ns->live, false);
 		unregister_fib_notifier(net, &ns->fib);
 	}
@@ -891,6 +912,21 @@ static struct net_watch *watch_new(struct net_ns *ns)
 	return w;
 }
 
+/* Count the tables of a source that comes (1) or goes (-1). */
+static void count_tables(struct net_watch *w, u32 tables, int by)
+{
+	u32 i, all = 0;
+
+	lockdep_assert_held(&wq_net_lock);
+	for (i = 0; i < WQ_NET_TABLES; i++) {
+		if (tables & net_tables[i].bit)
+			w->nr_of[i] += by;
+		if (w->nr_of[i])
+			all |= net_tables[i].bit;
+	}
+	WRITE_ONCE(w->tables, all);
+}
+
 /* Add a source to those of the namespace, which are @spare if there are none. */
 static void watch_add(struct net_ns *ns, struct net_source *src, struct net_watch **spare)
 {
@@ -905,8 +941,7 @@ static void watch_add(struct net_ns *ns, struct net_source *src, struct net_watc
 	}
 	src->watch = w;
 	w->nr++;
-	if (src->tables & WQ_NET_ROUTE)
-		WRITE_ONCE(ns->nr_routes, ns->nr_routes + 1);
+	count_tables(w, src->tables, 1);
 	list_add_tail_rcu(&src->link, &w->sources);
 	raw_spin_unlock(&wq_net_lock);
 }
@@ -922,11 +957,10 @@ static struct net *watch_del(struct net_source *src)
 	ns = w->ns;
 	list_del_rcu(&src->link);
 	src->last = !--w->nr;
+	count_tables(w, src->tables, -1);
 	if (ns && src->last)
 		RCU_INIT_POINTER(ns->watch, NULL);
-	if (ns && src->tables & WQ_NET_ROUTE)
-		WRITE_ONCE(ns->nr_routes, ns->nr_routes - 1);
-	if (ns && (src->last || !ns->nr_routes))
+	if (ns && (src->last || !(w->tables & WQ_NET_ROUTE)))
 		net = maybe_get_net(ns->net);
 	raw_spin_unlock(&wq_net_lock);
 	return net;
@@ -999,7 +1033,7 @@ static int net_attach(struct wq_source *s, const void *arg)
 	mutex_lock(&ns->lock);
 	ret = begin(ns, src->watch, src->tables);
 	mutex_unlock(&ns->lock);
-	/* Pairs with those in add() and on_route(): the caller dumps tables without a lock. */
+	/* Pairs with that in watches(): the caller dumps tables without a lock. */
 	smp_mb();
 	if (ret) {
 		net_unhook(s);

@@ -383,6 +383,35 @@ TEST_F(net, rules_next_hops_bridges_and_settings_are_keys)
 	command("ip link del wqbridge");
 }
 
+/* A message of a neighbour can be of the table fdb, and one of a route of mroute. */
+TEST_F(net, a_table_has_keys_as_long_as_any_source_has_the_table)
+{
+	char key[40];
+	int id;
+
+	command("ip link add wqsource type dummy");
+	command("ip link set wqsource up");
+	snprintf(key, sizeof(key), "neigh/%u/192.0.2.7", if_nametoindex("wqsource"));
+	for (int i = 0; i < 3; i++) {
+		id = attach_net(self->q, WQ_NET_ROUTE | WQ_NET_NEIGH);
+		ASSERT_LT(0, id);
+		ASSERT_LT(0, attach_net(self->q, WQ_NET_ROUTE | WQ_NET_FDB | WQ_NET_MROUTE));
+		EXPECT_EQ(0, detach(self->q, id));
+		drop_all(self->q);
+		command("ip route add 198.51.100.0/24 dev wqsource");
+		EXPECT_TRUE(EVENTUALLY(q_query(self->q, "route/main/198.51.100.0/24") > 0));
+		command("ip neigh add 192.0.2.7 lladdr 02:00:00:00:00:01 dev wqsource");
+		EXPECT_EQ(-ENOENT, q_query(self->q, key));
+		ASSERT_LT(0, attach_net(self->q, WQ_NET_NEIGH));
+		EXPECT_EQ(0, detach(self->q, id + 1));
+		command("ip neigh del 192.0.2.7 dev wqsource");
+		EXPECT_LT(0, q_query(self->q, key));
+		command("ip route del 198.51.100.0/24 dev wqsource");
+		EXPECT_EQ(0, detach(self->q, id + 2));
+	}
+	command("ip link del wqsource");
+}
+
 TEST_F(net, a_message_of_a_process_to_a_group_of_rtnetlink_has_no_key)
 {
 	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK };

@@ -331,16 +331,17 @@ struct wq_fs_args {
  * IPv6 addresses are written as in RFC 5952.  All changes that rtnetlink reports to ip-monitor(8)
  * and bridge(8) monitor have a key: also flags, promiscuous mode, lifetimes of addresses, the end
  * of duplicate address detection, and routes that are not the best one.  These do not: prefixes of
- * router advertisements, ids of namespaces, and the statistics of links.  Routes of other families
- * than IPv4 and IPv6 leave the mark "route/".  Moreover some changes have a key which rtnetlink
- * does not report: IPv4 routes that go with their device or address, and changes of the state of
- * neighbours.
+ * router advertisements, ids of namespaces, the statistics of links, and the multicast and anycast
+ * addresses that newer kernels than 6.1 report.  Routes of other families than IPv4 and IPv6 leave
+ * the mark "route/".  Moreover some changes have a key which rtnetlink does not report: IPv4 routes
+ * that go with their device or address, and changes of the state of neighbours.
  *
  * Keys of changes other than of links, addresses and neighbours come when each change in progress
  * has ended, some 20 ms later.  If more than 4,096 of these keys come meanwhile, the mark of the
  * table stands for the others, and they count as adds that failed.
  *
- * Rights: none beyond write access to the queue, as for the groups of rtnetlink.
+ * Rights: none beyond write access to the queue, as for the groups of rtnetlink.  Security modules
+ * do not decide about the watch: the socket in these groups is one of the kernel.
  *
  * Errors, beside those of WQ_IOC_SOURCE:
  *  EINVAL     @tables has an unknown bit, or @flags is not 0

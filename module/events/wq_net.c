@@ -255,8 +255,8 @@ static void add_to_all(const struct net_watch *w, const struct net_table *table,
 }
 
 /*
- * Whether a source of the namespace has one of these tables.  A change asks ahead of its key's text,
- * because most changes of a busy namespace are of tables that no source has.
+ * Whether a source of the namespace has one of these tables.  A change asks this before it makes
+ * the key's text, because most changes of a busy namespace can be of tables that no source has.
  */
 static bool watches(const struct net_ns *ns, u32 tables)
 {
@@ -648,8 +648,17 @@ static void on_overrun(struct sock *sk)
 {
 	struct net_ns *ns = sk->sk_user_data;
 
-	WRITE_ONCE(ns->overrun, true);
-	begin_tidy(ns);
+	/* Pairs with the barrier in tidy(). */
+	smp_store_mb(ns->overrun, true);
+	/*
+	 * Without sources, the tidy() of the last one closes the socket.  If a source comes before,
+	 * that tidy() sees @overrun.  wq_net_exit() needs that no work item begins any more when a
+	 * grace period has passed since the last source.
+	 */
+	rcu_read_lock();
+	if (rcu_access_pointer(ns->watch))
+		begin_tidy(ns);
+	rcu_read_unlock();
 }
 
 static int set_option(struct socket *sock, int option, int value)
@@ -813,8 +822,8 @@ static void end_sources(struct work_struct *work)
  * Let the kernel send again.  A mark stands for the messages that it dropped.
  *
  * A read of the socket would let it send only if no message was in the socket, and on_message() may
- * be about to take one.  The option does so in any case.  While it is set, the kernel drops messages
- * without a report, so the marks come after that.
+ * be about to take one.  The option does so in any case.  While it is set, the kernel drops
+ * messages without a report, so the marks come after that.
  */
 static void see_to_overrun(struct net_ns *ns)
 {
@@ -846,6 +855,8 @@ static void tidy(struct work_struct *work)
 		sock_release(ns->sock);
 		ns->sock = NULL;
 	}
+	/* Pairs with the barrier in on_overrun(), which has not seen a source that came since. */
+	smp_mb();
 	if (ns->sock && READ_ONCE(ns->overrun))
 		see_to_overrun(ns);
 	mutex_unlock(&ns->lock);
@@ -1149,7 +1160,10 @@ module_init(wq_net_init);
 static void __exit wq_net_exit(void)
 {
 	wq_source_unregister(&wq_net_kind);
-	/* Until here items come from sources alone, and from ends of namespaces that have some. */
+	/*
+	 * All sources have gone, and then a grace period has passed.  Each work item was begun under
+	 * RCU for a source, or by the source.
+	 */
 	drain_workqueue(wq_net_wq);
 	unregister_netevent_notifier(&neigh_nb);
 #if IS_ENABLED(CONFIG_IPV6)

@@ -1161,8 +1161,8 @@ static void __exit wq_net_exit(void)
 {
 	wq_source_unregister(&wq_net_kind);
 	/*
-	 * All sources have gone, and then a grace period has passed.  Each work item was begun under
-	 * RCU for a source, or by the source.
+	 * All sources have gone, and then a grace period has passed.  Each work item was begun
+	 * under RCU for a source, or by the source.
 	 */
 	drain_workqueue(wq_net_wq);
 	unregister_netevent_notifier(&neigh_nb);

@@ -123,6 +123,7 @@ struct net_ns {
  * @nr: N: how many they are
  * @nr_of: N: how many of them have each table
  * @tables: N: the tables that any of them has, which is read without the lock
+ * @settled: N: those of @tables for which a begin() has waited
  * @queues: keys that wait until their change has ended; constant once @later is set
  * @later: the one of @queues that new keys go to, which is read under RCU; NULL: there is none yet
  * @lost: keys of each table that could not be added to it
@@ -137,6 +138,7 @@ struct net_watch {
 	u32 nr;
 	u32 nr_of[WQ_NET_TABLES];
 	u32 tables;
+	u32 settled;
 	struct wq *queues[2];
 	struct wq __rcu *later;
 	atomic_t lost[WQ_NET_TABLES];
@@ -854,6 +856,7 @@ static void tidy(struct work_struct *work)
 	if (ns->sock && !rcu_access_pointer(ns->watch)) {
 		sock_release(ns->sock);
 		ns->sock = NULL;
+		WRITE_ONCE(ns->overrun, false);
 	}
 	/* Pairs with the barrier in on_overrun(), which has not seen a source that came since. */
 	smp_mb();
@@ -885,7 +888,8 @@ static int make_queues(struct net_watch *w)
 /* The caller has a source in @w, with these tables, and holds the namespace. */
 static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
 {
-	bool missed = !rcu_access_pointer(w->later) || !ns->sock;
+	bool missed = !rcu_access_pointer(w->later) || !ns->sock ||
+		      tables & ~AT_ONCE & ~READ_ONCE(w->settled);
 	int ret = 0;
 
 	lockdep_assert_held(&ns->lock);
@@ -900,12 +904,15 @@ static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
 	}
 	/*
 	 * A change may have been reported before that, and comes after it.  The caller's dump must
-	 * see it.
+	 * see it.  The caller's own source is counted, so no other one clears its bits of settled.
 	 */
 	if (!ret && missed) {
 		rtnl_lock();
 		rtnl_unlock();
 		synchronize_rcu();
+		raw_spin_lock(&wq_net_lock);
+		WRITE_ONCE(w->settled, w->settled | tables);
+		raw_spin_unlock(&wq_net_lock);
 	}
 	return ret;
 }
@@ -936,6 +943,7 @@ static void count_tables(struct net_watch *w, u32 tables, int by)
 			all |= net_tables[i].bit;
 	}
 	WRITE_ONCE(w->tables, all);
+	WRITE_ONCE(w->settled, w->settled & all);
 }
 
 /* Add a source to those of the namespace, which are @spare if there are none. */

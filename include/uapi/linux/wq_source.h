@@ -33,7 +33,8 @@
  *
  * If the key of a change, or a rescan key, is disabled, no mark is needed: the queue remembers the
  * change, and the key is ready once it is enabled, without the source's delay.  A cancel or another
- * disable drops that, see WQ_DO_DISABLE.
+ * disable drops that, see WQ_DO_DISABLE.  If a run of the disabled key was given back, the change is
+ * a part of that run.
  *
  * A change that happens before the attach returns may have no key.  So the consumer attaches the
  * source first, and then looks at all that it watches.  WQ_SOURCE_SCAN adds the rescan key for
@@ -210,7 +211,8 @@ struct wq_source_op {
  *  - "a/b": a file changed, was made, removed or linked.  If it has several hard links, the key
  *    is the name by which it was opened, and the other names have no key, as for inotify.  So a
  *    write by a name outside of the directory has none.  If the name was removed meanwhile, and
- *    the file has one name, the key is that.  Or the metadata of a directory changed.
+ *    the file has one name, the key is that, unless the kernel's cache of names has lost it.  Or
+ *    the metadata of a directory changed.
  *  - "a/b/": the directory a/b came or went: mkdir, rmdir, and both names of a rename.  It is a
  *    rescan key, because all that is below has changed its name.
  *  - ".": the metadata of the watched directory changed.

@@ -318,7 +318,7 @@ static bool report_differences(const struct args *a)
 }
 
 /* Which of the caller's limits leaves no room. */
-static const char *limit_text(const struct args *a)
+const char *limit_text(const struct args *a)
 {
 	uint32_t keys = a->attrs.max_keys ? a->attrs.max_keys : WQ_DEFAULT_KEYS;
 	struct wq_info i;

@@ -38,6 +38,9 @@ char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *spe
 const char *attr_parse_line(const char *name, const char *value, struct wq_attrs *attrs,
 			    struct wq_limiter_spec specs[WQ_MAX_LIMITERS]);
 
+/* Which limit of its user keeps a queue from being made or changed, after ENOSPC. */
+const char *limit_text(const struct args *a);
+
 /* The attributes as labels of a metric, each with a comma in front; to be freed. */
 char *attr_labels(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
 

@@ -67,12 +67,17 @@ static int temp_link(struct temp *t, int fd)
 	return 0;
 }
 
-/* Make the rename outlast a crash. */
+/*
+ * Make the rename outlast a crash.  The caller can have no right to read the directory, and some file
+ * systems do not sync directories.
+ */
 static int sync_dir(const char *path)
 {
 	int fd = open_dir_of(path, O_RDONLY | O_DIRECTORY);
 	int ret = fd < 0 ? -1 : fsync(fd);
 
+	if (ret && (errno == EACCES || errno == EINVAL))
+		ret = 0;
 	if (fd >= 0)
 		close(fd);
 	return ret;
@@ -85,7 +90,7 @@ static int temp_commit(struct temp *t, int fd, FILE *file)
 	    rename(t->temp, t->path))
 		return -1;
 	t->named = false;
-	return sync_dir(t->path);
+	return 0;
 }
 
 int file_replace(const char *path, mode_t mode, int (*put)(FILE *file, void *arg), void *arg,
@@ -118,6 +123,11 @@ int file_replace(const char *path, mode_t mode, int (*put)(FILE *file, void *arg
 		ret = -FAILED;
 	}
 	*replaced = ret >= 0;
+	if (*replaced && sync_dir(path)) {
+		message("'%s' is replaced, but may be the old file after a crash: %s", path,
+			strerror(errno));
+		ret = -FAILED;
+	}
 	if (file)
 		fclose(file);
 	if (t.named)

@@ -167,7 +167,7 @@ char *watched_text(const struct args *a, const char *key)
 	/* Any key of a file's directory stands for the file. */
 	if (a->file)
 		return strdup(a->file);
-	if (!a->prefix)
+	if (!len)
 		/* A name is not to be an option of the command. */
 		return asprintf(&text, "%s%s", a->paths && *key == '-' ? "./" : "", key) < 0 ? NULL : text;
 	return asprintf(&text, "%s%s", a->prefix, in_dir && !strcmp(key, "/") ? "" : key) < 0 ? NULL : text;

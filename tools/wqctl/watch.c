@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "attr.h"
 #include "source.h"
 
 #define DEBOUNCES	10	/* after this many times --debounce, a key is ready in any case */
@@ -103,8 +104,15 @@ int cmd_watch(const struct args *a)
 	if (!attrs.debounce && __builtin_mul_overflow(a->after, DEBOUNCES, &attrs.debounce))
 		attrs.debounce = INT64_MAX;
 	run.fd = watch_queue(&attrs);
+	if (run.fd < 0 && errno == ENOSPC) {
+		message("can't make a queue: %s (see wqctl info)", limit_text(a));
+		return FAILED;
+	}
+	/* The words are about a queue without a name, and not about what is watched. */
+	run.queue = NULL;
 	if (run.fd < 0)
-		return complain(a, "can't make a queue");
+		return complain(&run, "can't make a queue");
+	run.queue = a->queue;
 	ret = watch_attach(&run);
 	if (ret != DONE)
 		return ret;

@@ -96,6 +96,7 @@ static bool say_no_adds(struct why *w)
 
 static void say_processing(struct why *w, const struct wq_view *v)
 {
+	const unsigned int disabled = WQ_KEY_DIRTY | WQ_KEY_DISABLED;
 	char lease[64] = "", since[48] = "";
 
 	if (v->info.age)
@@ -105,6 +106,8 @@ static void say_processing(struct why *w, const struct wq_view *v)
 	say(w, "processing", "it runs now%s, by %s%s%s", since,
 	    v->info.holder == WQ_HELD_BY_KERNEL ? "a kernel module" :
 	    v->info.holder ? holder_text(v) : "a process that cannot be seen from here", lease,
+	    (v->info.state & disabled) == disabled ?
+	    "; it has changed meanwhile, and runs again once it is enabled" :
 	    v->info.state & WQ_KEY_DIRTY ? "; it was added meanwhile, and runs again after that" :
 	    v->info.state & WQ_KEY_PARKED ? "; it is parked after that" : "");
 }

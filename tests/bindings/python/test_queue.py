@@ -176,6 +176,11 @@ class Keys(Case):
                 self.q.add_many(one)  # type: ignore[arg-type]
         self.assertEqual(0, self.q.stat().keys)
 
+    def test_patterns_of_fs_are_several(self) -> None:
+        for wrong in ({"only": "src"}, {"exclude": b"x"}):
+            with self.assertRaisesRegex(TypeError, "several patterns"):
+                wq.fs("/", **wrong)  # type: ignore[arg-type]
+
     def test_unknown_access_raises(self) -> None:
         with self.assertRaisesRegex(ValueError, "access is 'r[+]', and must be 'r', 'w' or 'rw'"):
             wq.open(access="r+")  # type: ignore[arg-type]

@@ -65,6 +65,8 @@ def fs(directory: Name, *, children: bool = False, own: bool = True,
     events: which changes; 0: all
     only, exclude: patterns of paths that are watched alone, or left out, see wq(4)
     """
+    if any(isinstance(patterns, (str, bytes, os.PathLike)) for patterns in (only, exclude)):
+        raise TypeError("only and exclude take several patterns, such as [pattern]")
     rules = b"".join(bytes([kind]) + name_bytes(pattern) + b"\0"
                      for kind, patterns in ((_abi.WQ_FS_ONLY, only), (_abi.WQ_FS_EXCLUDE, exclude))
                      for pattern in patterns)

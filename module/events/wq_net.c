@@ -650,8 +650,9 @@ static void on_overrun(struct sock *sk)
 {
 	struct net_ns *ns = sk->sk_user_data;
 
+	WRITE_ONCE(ns->overrun, true);
 	/* Pairs with the barrier in tidy(). */
-	smp_store_mb(ns->overrun, true);
+	smp_mb();
 	/*
 	 * Without sources, the tidy() of the last one closes the socket.  If a source comes before,
 	 * that tidy() sees @overrun.  wq_net_exit() needs that no work item begins any more when a

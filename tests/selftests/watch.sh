@@ -283,8 +283,8 @@ test_watch_ends_with_its_file_system_after_the_keys_that_wait_but_that_of_all() 
 	: >"$dir/go"
 	ends_with 1
 	is "the runs" "/ one two" "$(paste -sd ' ' "$out")"
-	is "the messages" "wqctl: 'fs:$files/d' is no longer watched: its file system was unmounted;"$(
-		)" watch ends; start it again with --scan when that is back, or use --follow" "$(<"$dir/said")"
+	is "the messages" "wqctl: 'fs:$files/d' is no longer watched: its file system was unmounted; \
+watch ends; start it again with --scan when that is back, or use --follow" "$(<"$dir/said")"
 }
 
 test_watch_ends_when_only_keys_are_left_that_failed() {

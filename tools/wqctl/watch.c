@@ -59,13 +59,13 @@ static int print_keys(const struct args *a)
 				print_key(a, &item);
 			if (fflush(stdout))
 				return FAILED;
-		} else if (errno != ENOLINK) {
-			return ended ? DONE : complain(a, "can't get a key");
-		} else if (watch_ends(a)) {
-			return FAILED;
-		} else {
-			sleep(LOOK_S);
+			continue;
 		}
+		if (errno != ENOLINK)
+			return ended ? DONE : complain(a, "can't get a key");
+		if (watch_ends(a))
+			return FAILED;
+		sleep(LOOK_S);
 	}
 	return DONE;
 }

@@ -88,6 +88,7 @@ WQ_FS_MAX_RULES = 32
 WQ_FS_MAX_RULES_SIZE = 4096
 WQ_FS_MAX_INNER = 128
 WQ_FS_MAX_DEEP = 32
+WQ_NET_ALL = 2047
 WQ_BPF_CHANNELS = 256
 WQ_BPF_MAX_KEY = 512
 WQ_NOWAIT = 0
@@ -219,7 +220,6 @@ class NetTable(IntFlag):
     VLAN = 256
     NETCONF = 512
     MROUTE = 1024
-    ALL = 2047
 
 
 class wq_item(Structure):

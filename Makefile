@@ -16,7 +16,8 @@ O	?= $(CURDIR)/build/tools
 MANDIR	?= $(PREFIX)/share/man
 UDEVDIR	?= $(PREFIX)/lib/udev/rules.d
 UNITDIR	?= $(PREFIX)/lib/systemd/system
-UNITS	:= $(shell cd tools/system/systemd && find . -type f -printf "%P ")
+UNITS	:= $(patsubst tools/system/systemd/%,%,$(filter-out %.d,$(wildcard $(addprefix \
+	tools/system/systemd/,* */*))))
 SHAREDIR ?= $(PREFIX)/share/wq
 DOCDIR	?= $(PREFIX)/share/doc/wq
 

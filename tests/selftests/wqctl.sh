@@ -2823,14 +2823,16 @@ test_run_of_a_killed_worker_adds_no_failed_key_to_a_queue_of_another_owner() {
 	replace_foreign $q.failed --failed-to $q.failed
 }
 
-test_run_after_a_killed_worker_waits_for_its_child_processes() {
-	queue
+# child_of_killed_worker COMMAND...: the command runs a file that is given to it in a process below its own
+child_of_killed_worker() {
 	local run worker
+	rm -f "$dir"/{child,checked,twice}
+	queue
 	wq add $q k
 	cat >"$dir/work" <<-END
 	if [ ! -e $dir/child ]; then
 		# a child of the command, not of the worker
-		(echo \$PPID >$dir/worker; echo \$BASHPID >$dir/child; read -r <$gate)
+		(echo \$BASHPID >$dir/child; read -r <$gate)
 	fi
 	# The killed child may still be exiting, but it executes nothing more.
 	for ((i = 0; i < 100; i++)); do
@@ -2840,15 +2842,25 @@ test_run_after_a_killed_worker_waits_for_its_child_processes() {
 	[ \$i -lt 100 ] || : >$dir/twice
 	: >$dir/checked
 	END
-	"$WQCTL" run -j 2 -q $q -- bash "$dir/work" 2>/dev/null &
+	"$WQCTL" run -j 1 -q $q -- "$@" "$dir/work" 2>/dev/null &
 	run=$!
 	eventually file_has "$dir/child" 1
-	read -r worker <"$dir/worker"
-	kill -9 "$worker"
+	read -r worker <"/proc/$run/task/$run/children"
+	kill -9 $worker
 	eventually test -e "$dir/checked"
 	wq shutdown $q
 	wait $run
 	exists_no "$dir/twice"
+	unlink_queues $q
+}
+
+test_run_after_a_killed_worker_waits_for_its_child_processes() {
+	child_of_killed_worker bash
+}
+
+test_run_of_a_killed_worker_kills_the_process_groups_of_its_command() {
+	child_of_killed_worker timeout 600 bash
+	child_of_killed_worker bash -c 'set -m; bash "$0" & wait'
 }
 
 test_run_gives_its_command_no_descriptor_of_the_queue() {

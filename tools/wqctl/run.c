@@ -13,9 +13,10 @@
  *  - The parent and its workers share their table of open files.  So the file of a worker that is
  *    killed stays open until the parent closes it.
  *  - A worker and its command are a session of their own, with --tty a process group.  If a worker
- *    is killed, the parent kills the rest of its process group, waits until all of them are gone,
- *    and closes its file, so that the key goes back.  Then it forks a new worker.  A process that
- *    left the group, as a daemon does, holds up nothing.
+ *    is killed, the parent kills the rest of its session or group, waits until all of them are
+ *    gone, and closes its file, so that the key goes back.  Then it forks a new worker.  A process
+ *    that began a session of its own, as a daemon does, holds up nothing.  A process group is not
+ *    enough: timeout(1) and the jobs of a shell have their own.
  *  - If the parent dies, its workers exit after their current command.  If a worker is killed then,
  *    its key goes back when the last worker has exited.
  *  - If a command fails, one call ends the run and delays the retry, so that the key is
@@ -35,6 +36,7 @@
  * Any user can take the name of a queue that was removed.  So the owners of the queues are read
  * once, before the first worker starts, and a worker uses no queue of another owner.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -72,7 +74,7 @@
 /**
  * struct slot - a worker and its counters; only the worker writes them
  * @pid: process of the worker; 0: none
- * @group: of a worker that was killed, if processes of its group can be left; 0: none
+ * @group: of a worker that was killed, if processes of its session or group can be left; 0: none
  * @files: descriptors that the parent closes if the worker was killed; -1: none
  * @runs: commands that ended
  * @retries: commands that failed, and whose key is retried
@@ -498,14 +500,19 @@ static pid_t fork_command(struct slot *slot, const struct wq_item *item)
 }
 
 /*
- * Send SIGTERM to the command and its children, which are the worker's process group;
- * on_stop() ignores the worker's own signal.  A SIGTERM of a dying parent can get lost
- * in that one, so check for it.
+ * Send SIGTERM to the command and its children, which are the worker's process group, and to a
+ * command that made a group of its own, as timeout does, which passes the signal on.  on_stop()
+ * ignores the worker's own signal.  A SIGTERM of a dying parent can get lost in that one, so check
+ * for it.
  */
-static void terminate_command(void)
+static void terminate_command(pid_t pid)
 {
 	kill(-getpid(), SIGTERM);
-	kill(-getpid(), SIGCONT);	/* A stopped process would not handle SIGTERM. */
+	if (getpgid(pid) != getpid())
+		kill(pid, SIGTERM);
+	/* A stopped process would not handle SIGTERM. */
+	kill(-getpid(), SIGCONT);
+	kill(pid, SIGCONT);
 	if (getppid() != parent)
 		stopping = 1;
 }
@@ -526,7 +533,7 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 	while ((ret = waitpid(pid, &status, WNOHANG)) == 0) {
 		if (held && !touch(item)) {
 			report_expired(slot, item, "wqctl terminates its command");
-			terminate_command();
+			terminate_command(pid);
 			held = false;
 		}
 		ts = to_timespec(touch_left());
@@ -1069,7 +1076,7 @@ static void stop_all(int sig)
 struct totals {
 	uint64_t runs, retries, given_up, dropped, expired;
 	int64_t pending;
-	unsigned int alive;
+	unsigned int alive, killed;
 };
 
 static struct totals sum(void)
@@ -1087,6 +1094,7 @@ static struct totals sum(void)
 		t.expired += slot->expired;
 		t.pending += slot->pending;
 		t.alive += slot->pid || slot->group;
+		t.killed += slot->group != 0;
 	}
 	return t;
 }
@@ -1101,11 +1109,61 @@ static struct slot *slot_of(pid_t pid)
 	return NULL;
 }
 
-/* The worker of @slot was killed.  Its key goes back when the last process of its group is gone. */
+/* Whether a process has exited, and only waits until its parent reads its status. */
+static bool is_zombie(int proc, const char *pid)
+{
+	char path[32], text[128], *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%.16s/stat", pid);
+	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n < 0)
+		return errno == ENOENT || errno == ESRCH;
+	text[n] = '\0';
+	state = strrchr(text, ')');
+	return state && strchr("ZX", state[2]);
+}
+
+/*
+ * Kill the processes that a worker left behind: those of its process group, and of its session,
+ * which has more groups if the command made some.  With --tty the session is that of the terminal,
+ * and no process is found.  Return whether one can be left.
+ */
+static bool kill_session(pid_t session)
+{
+	struct dirent *entry;
+	bool left = false;
+	DIR *proc;
+	pid_t pid;
+
+	kill(-session, SIGKILL);
+	proc = opendir("/proc");
+	if (!proc)
+		return errno != ENOENT;
+	while ((entry = readdir(proc))) {
+		pid = atoi(entry->d_name);
+		if (pid <= 0 || getsid(pid) != session)
+			continue;
+		kill(pid, SIGKILL);
+		left = left || !is_zombie(dirfd(proc), entry->d_name);
+	}
+	closedir(proc);
+	return left;
+}
+
+/* The worker of @slot was killed.  Its key goes back when the last process it left is gone. */
 static bool bury(struct slot *slot)
 {
+	/* A process can have the number of the worker only after the last one of its session. */
+	bool reused = getsid(slot->group) >= 0;
 	siginfo_t info;
 
+	if (!reused && kill_session(slot->group))
+		return true;
 	/* The parent is the subreaper, and so the parent of those that are left. */
 	if (!waitid(P_PGID, slot->group, &info, WEXITED | WNOHANG | WNOWAIT) || errno != ECHILD)
 		return true;
@@ -1128,9 +1186,9 @@ static bool reap(bool killed)
 
 	while (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
 		slot = slot_of(info.si_pid);
-		/* Kill its group before waitpid(): afterwards the number can be reused. */
+		/* Kill its session before waitpid(): afterwards the number can be reused. */
 		if (slot && info.si_code != CLD_EXITED)
-			kill(-info.si_pid, SIGKILL);
+			kill_session(info.si_pid);
 		waitpid(info.si_pid, NULL, 0);
 		if (!slot)
 			continue;
@@ -1314,7 +1372,8 @@ struct end {
 static struct end supervise(const struct args *a, int q)
 {
 	bool visible = !a->quiet && isatty(STDERR_FILENO);
-	const struct timespec second = { .tv_sec = 1 };
+	const struct timespec second = { .tv_sec = 1 }, moment = to_timespec(PAUSE_MS * 1000000);
+	const struct timespec *timeout;
 	struct end end = { .ok = true };
 	int64_t when = now_ns();
 	uint64_t runs = 0;
@@ -1329,8 +1388,12 @@ static struct end supervise(const struct args *a, int q)
 			end.ok = !watch_ends(a);
 		if (!end.ok && !shared->stop)
 			stop_all(SIGTERM);
-		sig = sigtimedwait(&signals, NULL, visible || a->fd >= 0 ? &second : NULL);
-		if (sig == SIGCHLD) {
+		timeout = visible || a->fd >= 0 ? &second : NULL;
+		/* No signal reports the end of a process that has another parent. */
+		if (sum().killed)
+			timeout = &moment;
+		sig = sigtimedwait(&signals, NULL, timeout);
+		if (sig == SIGCHLD || (sig < 0 && timeout == &moment)) {
 			end.ok = reap(end.killed) && end.ok;
 		} else if (sig > 0 && !end.stopped) {
 			end.stopped = true;

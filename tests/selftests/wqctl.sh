@@ -2884,6 +2884,27 @@ test_run_copies_standard_error_of_a_process_that_its_command_left_behind() {
 	prints late
 }
 
+test_run_ends_while_a_process_that_its_command_left_behind_fills_standard_error() {
+	queue
+	local run stat errors
+	mkfifo "$dir/errors"
+	exec {errors}<>"$dir/errors"
+	wq add $q k
+	"$WQCTL" run --once -q $q -- sh -c "yes >&2 & echo \$! >$dir/left; read -r _ <$gate" \
+		2>"$dir/errors" {errors}>&- &
+	run=$!
+	eventually file_has "$dir/left" 1
+	yes_waits() { read -r stat <"/proc/$(<"$dir/left")/stat" && [[ $stat = *"(yes) S "* ]]; }
+	eventually yes_waits
+	# a reader that is slower than the writer
+	while read -rN 1024 -u $errors; do nap 0.01; done &
+	let_through
+	eventually stat_is dones 1
+	wait $run
+	is status 0 $?
+	kill "$(<"$dir/left")"
+}
+
 test_run_of_a_killed_worker_does_not_wait_for_a_daemon_of_its_command() {
 	queue
 	local run worker

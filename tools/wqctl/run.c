@@ -291,29 +291,26 @@ static bool errors_write(const struct wq_item *item, const char *text, ssize_t n
 }
 
 /*
- * Copy what is there.  Close the pipe if no process can write to it any more.  Return false if the
- * lease of the key expired meanwhile.
+ * Copy what is there, at most @max bytes: a process that writes fast would never let this end.
+ * Close the pipe if no process can write to it any more.  Stop if the lease of the key expired.
  */
-static bool errors_copy(const struct wq_item *item)
+static void errors_copy(const struct wq_item *item, int max)
 {
+	bool held = true;
 	char text[4096];
 	ssize_t n;
 
-	while (errors_fd() >= 0) {
+	for (; held && max > 0 && errors_fd() >= 0; max -= n) {
 		n = read(errors_fd(), text, sizeof(text));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			return true;
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			return;
 		if (n <= 0) {
 			errors_close();
-			return true;
+			return;
 		}
 		errors_keep(text, n);
-		if (!errors_write(item, text, n))
-			return false;
+		held = errors_write(item, text, n);
 	}
-	return true;
 }
 
 /*
@@ -540,9 +537,10 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 		pfd.fd = errors_fd();
 		/* If it returns false, the next touch does so, too. */
 		if (ppoll(&pfd, 1, lease && held ? &ts : NULL, &mask) > 0)
-			errors_copy(item);
+			errors_copy(item, 1);
 	}
-	errors_copy(item);
+	/* What the command wrote is in the pipe; what other processes write later can follow it. */
+	errors_copy(item, fcntl(errors_fd(), F_GETPIPE_SZ));
 	errors_leave();
 	if (held && !touch(item)) {
 		report_expired(slot, item, "wqctl ignores the outcome of its command");

@@ -2747,8 +2747,13 @@ test_run_of_a_command_that_one_key_lacks_parks_that_key() {
 test_run_gives_a_key_back_if_it_can_not_fork_for_long() {
 	queue
 	wq add $q k
-	status 0 with_shim fork run --once $q -- sh -c "echo {} >>$dir/ran"
-	is "ran, given back, failed" "k 1 0" "$(lines "$dir/ran") $(stats given_back failed)"
+	# by both workers, one after the other
+	status 0 with_shim fork run --once -j 2 $q -- sh -c "echo {} >>$dir/ran"
+	is "ran, given back, failed" "k 0 0" "$(lines "$dir/ran") $(stats given_back failed)"
+	wq add $q last
+	wq shutdown $q
+	status 0 with_shim fork run $q -- sh -c "echo {} >>$dir/ran"
+	is "ran, dropped" "k last 0" "$(lines "$dir/ran") $(stats dropped)"
 }
 
 test_run_replaces_a_killed_worker() {

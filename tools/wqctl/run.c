@@ -436,6 +436,13 @@ static void report_expired(struct slot *slot, const struct wq_item *item, const 
 		key_text(item->key, item->len), effect);
 }
 
+/* If the key had failed before this run, it was counted as pending. */
+static void uncount_pending(struct slot *slot, const struct wq_item *item)
+{
+	if (item->failures)
+		slot->pending--;
+}
+
 /* Sleep while holding a key; return value as touch(). */
 static bool pause_touching(const struct wq_item *item)
 {
@@ -446,12 +453,31 @@ static bool pause_touching(const struct wq_item *item)
 	return touch(item);
 }
 
-/* Close the queue's file, which gives the key back, and go on with another file. */
-static bool give_back(void)
+/*
+ * Make the key ready again.  If that is impossible, as after a shut down, which would drop the key,
+ * close the queue's file and go on with another file: the key goes back, as that of a consumer that
+ * died, so the second time in a row is a failure.
+ */
+static bool give_back(struct slot *slot, const struct wq_item *item)
 {
-	int fd = wq_open_same(queue, O_RDWR);
-	bool done = fd >= 0 && dup3(fd, queue, O_CLOEXEC) >= 0;
+	struct wq_stat st;
+	bool done;
+	int fd;
 
+	if (!wq_stat(queue, &st) && !(st.state & WQ_STATE_SHUTDOWN)) {
+		int result = wq_done_with(queue, item, 0, WQ_OUTCOME_AFTER);
+
+		if (!result) {
+			slot->dropped++;
+			uncount_pending(slot, item);
+			message("key '%s': dropped, because the queue was shut down, or the key disabled",
+				key_text(item->key, item->len));
+		}
+		if (result >= 0)
+			return true;
+	}
+	fd = wq_open_same(queue, O_RDWR);
+	done = fd >= 0 && dup3(fd, queue, O_CLOEXEC) >= 0;
 	if (fd >= 0)
 		close(fd);
 	return done;
@@ -487,7 +513,7 @@ static pid_t fork_command(struct slot *slot, const struct wq_item *item)
 		if (!reported)
 			message("can't fork: %s; trying again", strerror(errno));
 		reported = true;
-		if (++tries >= FORK_TRIES && give_back()) {
+		if (++tries >= FORK_TRIES && give_back(slot, item)) {
 			wait_until_fork_succeeds();
 			return -1;
 		}
@@ -606,13 +632,6 @@ static void report_no_done(struct slot *slot, const struct wq_item *item)
 	}
 	message("can't end the run of the key '%s': %s; it may run again",
 		key_text(item->key, item->len), strerror(errno));
-}
-
-/* If the key had failed before this run, it was counted as pending. */
-static void uncount_pending(struct slot *slot, const struct wq_item *item)
-{
-	if (item->failures)
-		slot->pending--;
 }
 
 /*

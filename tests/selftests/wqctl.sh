@@ -2959,6 +2959,20 @@ test_run_whose_standard_output_ended_ends_and_parks_no_key() {
 	among keys 18 19 "$(stats keys)"
 }
 
+test_run_goes_on_if_nobody_reads_standard_error() {
+	queue
+	local got=0 errors reader
+	mkfifo "$dir/errors"
+	exec {reader}<>"$dir/errors" {errors}>"$dir/errors" {reader}>&-
+	wq add $q a b
+	"$WQCTL" run --once $q -- sh -c "echo {} >&2; [ -e $dir/ran ] || false >$dir/ran" 2>&$errors || got=$?
+	is "status, dones, given back" "0 3 0" "$got $(stats dones given_back)"
+	# the command itself gets the signal
+	wq add $q k
+	status 1 wq run --once --max-retries 0 $q -- sh -c 'kill -PIPE $$'
+	prints "killed by signal 13"
+}
+
 # on_terminal COMMAND: a shell command whose terminal is a new one, with its output in $out
 on_terminal() { script -qec "$1" /dev/null </dev/null >"$out"; }
 

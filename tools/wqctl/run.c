@@ -119,6 +119,7 @@ static struct shared {
 
 static const struct args *args;
 static sigset_t old_mask;
+static sighandler_t old_pipe;	/* what SIGPIPE did at the start */
 
 /* SIGCHLD and the stop signals, but for those that were ignored at the start, as by nohup. */
 static sigset_t signals;
@@ -411,6 +412,7 @@ static void exec_command(struct slot *slot, const struct wq_item *item, pid_t wo
 		dup2(err, STDERR_FILENO);
 	setrlimit(RLIMIT_NOFILE, &files_limit);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
+	signal(SIGPIPE, old_pipe);
 	execvp(argv[0], argv);
 	slot->exec_error = errno;
 	_exit(127);
@@ -1323,6 +1325,8 @@ static void block_signals(void)
 			sigaddset(&signals, *sig);
 	}
 	sigprocmask(SIG_BLOCK, &signals, &old_mask);
+	/* A message that nobody reads kills no worker, whose key would go back. */
+	old_pipe = signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_DFL);	/* If it is ignored, waitpid() finds no children. */
 }
 

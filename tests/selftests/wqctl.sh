@@ -2963,7 +2963,9 @@ test_run_goes_on_if_nobody_reads_standard_error() {
 	queue
 	local got=0 errors reader
 	mkfifo "$dir/errors"
-	exec {reader}<>"$dir/errors" {errors}>"$dir/errors" {reader}>&-
+	exec {reader}<>"$dir/errors"
+	exec {errors}>"$dir/errors"
+	exec {reader}>&-
 	wq add $q a b
 	"$WQCTL" run --once $q -- sh -c "echo {} >&2; [ -e $dir/ran ] || false >$dir/ran" 2>&$errors || got=$?
 	is "status, dones, given back" "0 3 0" "$got $(stats dones given_back)"

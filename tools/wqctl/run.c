@@ -567,7 +567,7 @@ static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid
 		if (ppoll(&pfd, 1, lease && held ? &ts : NULL, &mask) > 0)
 			errors_copy(item, 1);
 	}
-	/* What the command wrote is in the pipe; what other processes write later can follow it. */
+	/* All lines of the command are in the pipe.  Lines of other processes can follow them. */
 	errors_copy(item, fcntl(errors_fd(), F_GETPIPE_SZ));
 	errors_leave();
 	if (held && !touch(item)) {

@@ -2773,6 +2773,15 @@ test_run_replaces_a_killed_worker() {
 	is "keys, given back" "0 1" "$(stats keys given_back)"
 }
 
+test_run_replaces_a_killed_worker_once_it_can_fork() {
+	queue
+	wq add $q k
+	status 0 with_shim clone run --once -q $q -- sh -c \
+		"[ -e $dir/again ] || { : >$dir/again; kill -9 \$PPID; read -r _ <$gate; }"
+	is keys 0 "$(stats keys)"
+	is "messages" 1 "$(grep -c "can't fork a worker: .*; trying again" "$err")"
+}
+
 test_run_by_root_for_the_queue_of_a_user_needs_owner() {
 	local nobody command="echo \$1 >>$dir/ran"
 	nobody=$(id -u nobody)

@@ -5,6 +5,7 @@
  *
  *	memory	each done fails twice before it succeeds, and the second fork fails
  *	fork	the first 20 forks of a process fail
+ *	clone	the second and the third worker of wqctl run can't be started
  *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
  *	again	at each list of keys such a queue is removed and made again
  *	chown	each chown prints the file's mode, and fails
@@ -20,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/wq.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -212,6 +214,18 @@ pid_t fork(void)
 
 	if (shim("fork") ? n++ >= 20 : !shim("memory") || n++ != 1)
 		return ((pid_t (*)(void))dlsym(RTLD_NEXT, "fork"))();
+	errno = EAGAIN;
+	return -1;
+}
+
+int clone(int (*fn)(void *arg), void *stack, int flags, void *arg, ...)
+{
+	int (*next)(int (*fn)(void *arg), void *stack, int flags, void *arg, ...) =
+		dlsym(RTLD_NEXT, "clone");
+	static int n;
+
+	if (!shim("clone") || (++n != 2 && n != 3))
+		return next(fn, stack, flags, arg);
 	errno = EAGAIN;
 	return -1;
 }

@@ -61,6 +61,7 @@
 
 /* Delay after ENOMEM and before a worker is replaced; interval of --once. */
 #define PAUSE_MS	100
+#define PAUSE_NS	(PAUSE_MS * 1000000LL)
 #define FORK_TRIES	10		/* PAUSE_MS apart, before a key that can't run goes back */
 #define FOLLOW_NS	NSEC_PER_SEC	/* a look for a new queue; a stop may have to wait for it */
 #define FOLLOW_DENIED	30		/* looks until a queue that may not be opened is an error */
@@ -75,6 +76,7 @@
  * struct slot - a worker and its counters; only the worker writes them
  * @pid: process of the worker; 0: none
  * @group: of a worker that was killed, if processes of its session or group can be left; 0: none
+ * @start_time: when a new worker has to take the place of one that was killed; 0: never
  * @files: descriptors that the parent closes if the worker was killed; -1: none
  * @runs: commands that ended
  * @retries: commands that failed, and whose key is retried
@@ -90,6 +92,7 @@
 struct slot {
 	pid_t pid;
 	pid_t group;
+	int64_t start_time;
 	atomic_int files[3];
 	atomic_uint_least64_t runs;
 	atomic_uint_least64_t retries;
@@ -448,7 +451,7 @@ static void uncount_pending(struct slot *slot, const struct wq_item *item)
 /* Sleep while holding a key; return value as touch(). */
 static bool pause_touching(const struct wq_item *item)
 {
-	int64_t ns = PAUSE_MS * 1000000LL;
+	int64_t ns = PAUSE_NS;
 	struct timespec ts = to_timespec(lease && touch_left() < ns ? touch_left() : ns);
 
 	nanosleep(&ts, NULL);
@@ -1074,7 +1077,6 @@ static bool worker_start(struct slot *slot)
 	if (slot->pid > 0)
 		return true;
 	slot->pid = 0;
-	message("can't fork a worker: %s", strerror(errno));
 	return false;
 }
 
@@ -1112,8 +1114,8 @@ static struct totals sum(void)
 		t.dropped += slot->dropped;
 		t.expired += slot->expired;
 		t.pending += slot->pending;
-		t.alive += slot->pid || slot->group;
-		t.killed += slot->group != 0;
+		t.alive += slot->pid || slot->group || slot->start_time;
+		t.killed += slot->group || slot->start_time;
 	}
 	return t;
 }
@@ -1175,24 +1177,36 @@ static bool kill_session(pid_t session)
 }
 
 /* The worker of @slot was killed.  Its key goes back when the last process it left is gone. */
-static bool bury(struct slot *slot)
+static void bury(struct slot *slot)
 {
 	/* A process can have the number of the worker only after the last one of its session. */
 	bool reused = getsid(slot->group) >= 0;
 	siginfo_t info;
 
 	if (!reused && kill_session(slot->group))
-		return true;
+		return;
 	/* The parent is the subreaper, and so the parent of those that are left. */
 	if (!waitid(P_PGID, slot->group, &info, WEXITED | WNOHANG | WNOWAIT) || errno != ECHILD)
-		return true;
+		return;
 	slot->group = 0;
 	close_files(slot);
-	if (shared->stop)
-		return true;
-	/* No busy loop if each worker is killed at once. */
-	pause_ms(PAUSE_MS);
-	return worker_start(slot);
+	/* Later: no busy loop if each worker is killed at once. */
+	slot->start_time = now_ns() + PAUSE_NS;
+}
+
+/* Start a worker in the place of one that was killed, or try again later. */
+static void replace_worker(struct slot *slot)
+{
+	static bool reported;
+
+	if (shared->stop) {
+		slot->start_time = 0;
+	} else if (now_ns() >= slot->start_time) {
+		slot->start_time = worker_start(slot) ? 0 : now_ns() + PAUSE_NS;
+		if (slot->start_time && !reported)
+			message("can't fork a worker: %s; trying again", strerror(errno));
+		reported = slot->start_time != 0;
+	}
 }
 
 /* Replace workers that were killed.  Return false if a worker failed: others would, too. */
@@ -1224,9 +1238,12 @@ static bool reap(bool killed)
 				info.si_pid, info.si_status,
 				shared->stop ? "" : ", a new worker starts");
 	}
-	for (i = 0; i < args->jobs; i++)
+	for (i = 0; i < args->jobs; i++) {
 		if (shared->slots[i].group)
-			ok = bury(&shared->slots[i]) && ok;
+			bury(&shared->slots[i]);
+		if (shared->slots[i].start_time)
+			replace_worker(&shared->slots[i]);
+	}
 	return ok;
 }
 
@@ -1393,7 +1410,7 @@ struct end {
 static struct end supervise(const struct args *a, int q)
 {
 	bool visible = !a->quiet && isatty(STDERR_FILENO);
-	const struct timespec second = { .tv_sec = 1 }, moment = to_timespec(PAUSE_MS * 1000000);
+	const struct timespec second = { .tv_sec = 1 }, moment = to_timespec(PAUSE_NS);
 	const struct timespec *timeout;
 	struct end end = { .ok = true };
 	int64_t when = now_ns();
@@ -1403,6 +1420,8 @@ static struct end supervise(const struct args *a, int q)
 
 	for (i = 0; i < a->jobs && end.ok; i++)
 		end.ok = worker_start(&shared->slots[i]);
+	if (!end.ok)
+		message("can't fork a worker: %s", strerror(errno));
 	while (sum().alive) {
 		/* Workers of watch have files of their own, whose gets do not report the end. */
 		if (a->fd >= 0 && end.ok && !shared->stop)

@@ -3004,6 +3004,23 @@ test_run_gives_its_command_the_terminal_with_tty_alone() {
 	reports 2 "--tty needs -j 1" wq run --tty -j 2 $q true
 }
 
+test_run_with_tty_stops_and_goes_on_with_its_command() {
+	queue
+	wq add $q k
+	echo "echo begun; read -r line; echo \"\$line\" >$dir/ran" >"$dir/work"
+	in_tmux bash --norc -i
+	press "'$WQCTL' run -q --once --tty $q -- sh $dir/work" Enter
+	sees begun
+	press C-z
+	sees Stopped
+	press "fg" Enter
+	eventually stat_is processing 1
+	press "a line" Enter
+	eventually file_has "$dir/ran" 1
+	is "line" "a line" "$(<"$dir/ran")"
+	press exit Enter
+}
+
 test_run_sigterm_finishes_the_running_command() {
 	queue
 	wq add $q 1 2 3

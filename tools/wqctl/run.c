@@ -1209,6 +1209,22 @@ static void replace_worker(struct slot *slot)
 	}
 }
 
+/* If the worker was stopped, as by Ctrl-Z, the shell gets the terminal, and then both go on. */
+static void stop_with_worker(pid_t worker)
+{
+	siginfo_t info = { 0 };
+
+	if (waitid(P_PID, worker, &info, WSTOPPED | WNOHANG) || !info.si_pid)
+		return;
+	if (tcgetpgrp(terminal) == worker)
+		give_terminal(getpgrp());
+	kill(0, SIGSTOP);
+	/* After bg, the shell keeps it. */
+	if (tcgetpgrp(terminal) == getpgrp())
+		give_terminal(worker);
+	kill(-worker, SIGCONT);
+}
+
 /* Replace workers that were killed.  Return false if a worker failed: others would, too. */
 static bool reap(bool killed)
 {
@@ -1217,6 +1233,9 @@ static bool reap(bool killed)
 	unsigned int i;
 	bool ok = true;
 
+	/* With --tty there is one. */
+	if (terminal >= 0 && shared->slots[0].pid)
+		stop_with_worker(shared->slots[0].pid);
 	while (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
 		slot = slot_of(info.si_pid);
 		/* Kill its session before waitpid(): afterwards the number can be reused. */

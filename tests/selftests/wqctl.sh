@@ -2837,7 +2837,7 @@ test_run_of_a_killed_worker_adds_no_failed_key_to_a_queue_of_another_owner() {
 	replace_foreign $q.failed --failed-to $q.failed
 }
 
-# child_of_killed_worker COMMAND...: the command runs a file that is given to it in a process below its own
+# child_of_killed_worker COMMAND...: runs the file that is appended in a process below its own
 child_of_killed_worker() {
 	local run worker
 	rm -f "$dir"/{child,checked,twice}

@@ -232,7 +232,7 @@ static int call_attach(struct world *w)
 {
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
 	struct wq_fs_args args = {
-		.fd = w->made, .rules = addr_of("D.git\0S.o"), .rules_size = 10,
+		.fd = w->made, .rules = addr_of("-.git\0-*.o"), .rules_size = 11,
 	};
 	int ret = attach_op(w->q, &op, "fs", &args, sizeof(args));
 

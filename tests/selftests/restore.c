@@ -135,6 +135,9 @@ static __u32 state_after(__u32 state)
 	if (state & RUNNING)
 		return (state & (FAILED | DELAYED | DISABLED)) | READY;
 	state &= ~REQUEUED;
+	/* A source changed it while it was disabled. */
+	if ((state & (DISABLED | READY)) == (DISABLED | WQ_KEY_DIRTY))
+		return state;
 	return state & READY ? state | READY : state;
 }
 
@@ -169,11 +172,11 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 		ASSERT_TRUE(equal(key, state_after(state), seen.state));
 		ASSERT_EQ(in.failures, seen.failures);
 		ASSERT_EQ(2, seen.given_back);
-		if (seen.state & (READY | PARKED))
+		if (seen.state & (WQ_KEY_READY | PARKED))
 			ASSERT_TRUE(within("age", HOUR, HOUR + MINUTE, seen.age));
 		if (seen.state & DELAYED)
 			ASSERT_TRUE(within("due", DAY - MINUTE, DAY, seen.due));
-		if (levels && seen.state & (READY | DELAYED))
+		if (levels && seen.state & (WQ_KEY_READY | DELAYED))
 			ASSERT_EQ(-100, seen.priority);
 		if (seen.state & PARKED) {
 			ASSERT_EQ(5, seen.error);

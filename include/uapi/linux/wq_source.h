@@ -33,8 +33,8 @@
  *
  * If the key of a change, or a rescan key, is disabled, no mark is needed: the queue remembers the
  * change, and the key is ready once it is enabled, without the source's delay.  A cancel or another
- * disable drops that, see WQ_DO_DISABLE.  If a run of the disabled key was given back, the change is
- * a part of that run.
+ * disable drops that, see WQ_DO_DISABLE.  If a run of the disabled key was given back, the change
+ * is a part of that run.
  *
  * A change that happens before the attach returns may have no key.  So the consumer attaches the
  * source first, and then looks at all that it watches.  WQ_SOURCE_SCAN adds the rescan key for

@@ -103,7 +103,7 @@ struct net_source {
  * @fib: notifier of routes
  * @live: @fib is registered: before, it lists the routes that there are
  * @overrun: the kernel dropped a message
- * @tidy: ends @sock and @fib if no source needs them, and sees to @overrun; holds @net
+ * @tidy: ends @sock and @fib if no source needs them, and ends an overrun; holds @net
  */
 struct net_ns {
 	struct net *net;

@@ -171,21 +171,11 @@ static void print_value(const char *name, const json_t *value)
 	}
 }
 
-int cmd_stat(const struct args *a)
+static int print_figures(const struct args *a, json_t *json)
 {
-	int q = queue_open(a, OPEN_EITHER);
-	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
-	uint32_t level_ready[WQ_LEVELS];
-	struct wq_attrs cfg;
-	json_t *json, *value;
-	struct wq_stat st;
 	const char *name;
+	json_t *value;
 
-	if (wq_stat_levels(q, &st, level_ready) || wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
-		return complain(a, "can't read the statistics of the queue '%s'", queue_text(a));
-	if (a->fd < 0)
-		uncount_own_file(&st);
-	json = stat_json(&st, level_ready, &cfg, specs);
 	if (a->json)
 		return print_object(json);
 	json_object_foreach(json, name, value)
@@ -194,11 +184,25 @@ int cmd_stat(const struct args *a)
 	return DONE;
 }
 
+int cmd_stat(const struct args *a)
+{
+	int q = queue_open(a, OPEN_EITHER);
+	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
+	uint32_t level_ready[WQ_LEVELS];
+	struct wq_attrs cfg;
+	struct wq_stat st;
+
+	if (wq_stat_levels(q, &st, level_ready) || wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
+		return complain(a, "can't read the statistics of the queue '%s'", queue_text(a));
+	if (a->fd < 0)
+		uncount_own_file(&st);
+	return print_figures(a, stat_json(&st, level_ready, &cfg, specs));
+}
+
 int cmd_info(const struct args *a)
 {
 	struct wq_info info;
-	json_t *json, *value;
-	const char *name;
+	json_t *json;
 
 	if (wq_info(&info))
 		return complain(a, "can't read the limits of wq");
@@ -217,10 +221,5 @@ int cmd_info(const struct args *a)
 	set_number(json, "charged_bytes", info.charged_bytes);
 	set_number(json, "user_sources", info.user_sources);
 	set_number(json, "charged_sources", info.charged_sources);
-	if (a->json)
-		return print_object(json);
-	json_object_foreach(json, name, value)
-		print_value(name, value);
-	json_decref(json);
-	return DONE;
+	return print_figures(a, json);
 }

@@ -71,9 +71,9 @@ static int print_keys(const struct args *a)
 }
 
 /*
- * Make the queue of a watch, with as many keys as @attrs, or fewer for a user who is not root: with
- * the rest of the user's keys divided by the sources that the user may still have, all of these get
- * a queue.  If more keys wait, a rescan key stands for them.
+ * Make the queue of a watch.  For a user other than root the queue may have fewer keys than @attrs:
+ * the keys that the user has left, divided by the sources that the user may still attach.  So each
+ * of these sources can have a queue.  If more keys wait, a rescan key stands for them.
  */
 static int watch_queue(struct wq_attrs *attrs)
 {

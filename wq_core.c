@@ -36,7 +36,7 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
  */
 static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t gfp)
 {
-	static const struct wq_batch_verb verb = { .run = wq_add_run, .inserts = true };
+	static const struct wq_batch_step step = { .apply = wq_add_run, .inserts = true };
 	struct wq_batch b = {
 		.q = q,
 		.ops = op,
@@ -50,7 +50,7 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t 
 	/* If they have changed meanwhile, the attempt is without need, or is left out. */
 	if (ret == -ENOSPC && !data_race(wq_lacks_bytes(q)))
 		return ret;
-	wq_run_batch(&b, &verb);
+	wq_batch_apply(&b, &step);
 	return op->result;
 }
 

@@ -125,13 +125,14 @@ static unsigned int run_touch(struct wq_consumer *c, struct wq_op *ops, unsigned
 }
 
 /*
- * A verb on an array.  @fill makes ops of the next @n records, which start at @rec, and returns the
- * record behind them; its loop has no indirect call, which would cost as much as a key's look-up.
+ * A step of a verb on an array: the next @n records.  @fill makes ops of them, which start at @rec,
+ * and returns the record behind them; its loop has no indirect call, which would cost as much as a
+ * key's look-up.  @apply applies the verb to the ops, and returns how many it has handled.
  */
-struct wq_array_verb {
+struct array_step {
 	const struct wq_rec *(*fill)(const struct wq_rec *rec, u32 n, const struct wq *q,
 				     struct wq_op *op);
-	unsigned int (*run)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
+	unsigned int (*apply)(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop);
 };
 
 static const struct wq_rec *fill_adds(const struct wq_rec *rec, u32 n, const struct wq *q,
@@ -163,9 +164,9 @@ static const struct wq_rec *fill_touches(const struct wq_rec *rec, u32 n, const 
 	return rec;
 }
 
-static const struct wq_array_verb verb_of_add = { fill_adds, run_add };
-static const struct wq_array_verb verb_of_done = { fill_dones, run_done };
-static const struct wq_array_verb verb_of_touch = { fill_touches, run_touch };
+static const struct array_step add_step = { fill_adds, run_add };
+static const struct array_step done_step = { fill_dones, run_done };
+static const struct array_step touch_step = { fill_touches, run_touch };
 
 /*
  * Write the marks of the next @n adds, before the adds.  Returns how many were written.  They have
@@ -230,11 +231,12 @@ fault:
 }
 
 /*
- * Run a verb on an array of keys; keys->count receives the number of keys handled.  Not inlined, so
- * that the ops are not on the stack during a get.
+ * Apply a verb to an array of keys; keys->count receives the number of keys handled.  Not inlined,
+ * so that the ops are not on the stack during a get.
  */
-static noinline_for_stack int array_run(const struct wq_call *call, u32 flags, struct wq_keys *keys,
-					u64 uresults, u64 umarks, const struct wq_array_verb *verb)
+static noinline_for_stack int array_apply(const struct wq_call *call, u32 flags,
+					  struct wq_keys *keys, u64 uresults, u64 umarks,
+					  const struct array_step *step)
 {
 	struct wq_mark __user *marks = u64_to_user_ptr(umarks);
 	s32 __user *results = u64_to_user_ptr(uresults);
@@ -257,7 +259,7 @@ static noinline_for_stack int array_run(const struct wq_call *call, u32 flags, s
 	rec = a.recs;
 	while (keys->count < a.count && !ret) {
 		n = min_t(u32, a.count - keys->count, WQ_BATCH);
-		rec = verb->fill(rec, n, c->q, ops);
+		rec = step->fill(rec, n, c->q, ops);
 		if (uresults) {
 			done = results_probe(results + keys->count, n);
 			if (done < n)
@@ -270,7 +272,7 @@ static noinline_for_stack int array_run(const struct wq_call *call, u32 flags, s
 				ret = -EFAULT;
 			n = done;
 		}
-		done = verb->run(c, ops, n, !uresults);
+		done = step->apply(c, ops, n, !uresults);
 		if (uresults)
 			ret = results_copy_out(results + keys->count, ops, n) ?: ret;
 		else if (done < n)
@@ -361,8 +363,8 @@ int wq_verb_add(struct wq_call *call, void *arg)
 {
 	struct wq_add *args = arg;
 	u32 count = args->keys.count;
-	int ret = array_run(call, args->flags, &args->keys, args->results, args->marks,
-			    &verb_of_add);
+	int ret = array_apply(call, args->flags, &args->keys, args->results, args->marks,
+			      &add_step);
 
 	return args->keys.count != count && wq_call_copy_out(call, args) ? -EFAULT : ret;
 }
@@ -375,7 +377,7 @@ int wq_verb_touch(struct wq_call *call, void *arg)
 
 	if (args->marks)
 		return -EINVAL;
-	ret = array_run(call, args->flags, &args->keys, args->results, 0, &verb_of_touch);
+	ret = array_apply(call, args->flags, &args->keys, args->results, 0, &touch_step);
 	return args->keys.count != count && wq_call_copy_out(call, args) ? -EFAULT : ret;
 }
 
@@ -545,8 +547,8 @@ int wq_verb_done(struct wq_call *call, void *arg)
 		ret = array_done_reasons(call, args->flags & ~WQ_DONE_GET, &args->keys,
 					 args->results, args->reasons);
 	else
-		ret = array_run(call, args->flags & ~WQ_DONE_GET, &args->keys,
-				args->results, 0, &verb_of_done);
+		ret = array_apply(call, args->flags & ~WQ_DONE_GET, &args->keys,
+				  args->results, 0, &done_step);
 	if (get && !ret) {
 		/* All runs have ended, so keys.count is as the caller set it. */
 		ret = out_get(&out, call, args, &args->next, &args->timeout, NULL);

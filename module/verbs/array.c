@@ -76,14 +76,14 @@ out:
 }
 
 /*
- * Add up to WQ_BATCH keys, by the rules of wq_run_batch().  Adds without the lock come first.  The
- * first op that needs the lock, and all ops behind it, are in one critical section.
+ * Add up to WQ_BATCH keys, by the rules of wq_batch_apply().  Adds without the lock come first.
+ * The first op that needs the lock, and all ops behind it, are in one critical section.
  */
 unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp)
 {
-	static const struct wq_batch_verb verb = {
-		.run = wq_add_run,
-		.first = wq_add_first,
+	static const struct wq_batch_step step = {
+		.apply = wq_add_run,
+		.frequent = wq_add_first,
 		.inserts = true,
 	};
 	struct wq_batch b __uninitialized;
@@ -110,7 +110,7 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool st
 	b.n = n - i;
 	b.stop = stop;
 	b.gfp = gfp;
-	return i + wq_run_batch(&b, &verb);
+	return i + wq_batch_apply(&b, &step);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_add_ops);
 
@@ -172,14 +172,17 @@ static unsigned int wq_done_first(struct wq_cs *cs, struct wq_batch *b, struct w
 	return i;
 }
 
-/* End the runs of up to WQ_BATCH keys, by the rules of wq_run_batch(). */
+/* End the runs of up to WQ_BATCH keys, by the rules of wq_batch_apply(). */
 unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n,
 			 bool stop, gfp_t gfp)
 {
-	static const struct wq_batch_verb verb = { .run = wq_done_run, .first = wq_done_first };
+	static const struct wq_batch_step step = {
+		.apply = wq_done_run,
+		.frequent = wq_done_first,
+	};
 	struct wq_batch b = { .q = q, .c = c, .ops = ops, .n = n, .stop = stop, .gfp = gfp };
 
-	return wq_run_batch(&b, &verb);
+	return wq_batch_apply(&b, &step);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_done_ops);
 
@@ -203,14 +206,14 @@ static int wq_touch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	return ret;
 }
 
-/* Restart the leases of up to WQ_BATCH keys, by the rules of wq_run_batch(). */
+/* Restart the leases of up to WQ_BATCH keys, by the rules of wq_batch_apply(). */
 unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			  unsigned int n, bool stop)
 {
-	static const struct wq_batch_verb verb = { .run = wq_touch_run };
+	static const struct wq_batch_step step = { .apply = wq_touch_run };
 	struct wq_batch b = { .q = q, .c = c, .ops = ops, .n = n, .stop = stop, .gfp = GFP_NOWAIT };
 
-	return wq_run_batch(&b, &verb);
+	return wq_batch_apply(&b, &step);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_touch_ops);
 

@@ -78,8 +78,8 @@ static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct 
  * Another attempt of an op that had no memory, which is allocated without the lock, or whose queue
  * lacks bytes, for which idle entries of its user's queues go.
  */
-static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
-				 const struct wq_batch_verb *verb, struct wq_op *op)
+static noinline int apply_again(struct wq_cs *cs, struct wq_batch *b,
+				const struct wq_batch_step *step, struct wq_op *op)
 	__releases(&cs->q->lock)
 	__acquires(&cs->q->lock)
 {
@@ -94,7 +94,7 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 		wq_user_reclaim(user);
 		b->reclaimed = true;
 	}
-	ret = wq_prealloc(q, op, verb->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
+	ret = wq_prealloc(q, op, step->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
 	wq_lock(cs, q);
 	/*
 	 * Allocations that @pre does not cover may use the reserves, but not on behalf of a
@@ -103,16 +103,16 @@ static noinline int wq_run_again(struct wq_cs *cs, struct wq_batch *b,
 	if (!(gfp & __GFP_ACCOUNT))
 		gfp |= __GFP_HIGH;
 	if (!ret)
-		ret = verb->run(cs, b, op, &pre, gfp);
+		ret = step->apply(cs, b, op, &pre, gfp);
 	wq_prealloc_free(q, op, &pre);
 	return ret;
 }
 
 /*
- * Whether the op has failed because of what wq_run_again() can get.  It looks for idle entries once
+ * Whether the op has failed because of what apply_again() can get.  It looks for idle entries once
  * for all keys, as that takes time in proportion to the queues of all users.
  */
-static noinline bool wq_may_help(const struct wq_batch *b, const struct wq_op *op)
+static noinline bool may_help(const struct wq_batch *b, const struct wq_op *op)
 {
 	return gfpflags_allow_blocking(b->gfp) &&
 	       (op->result == -ENOMEM ||
@@ -120,44 +120,44 @@ static noinline bool wq_may_help(const struct wq_batch *b, const struct wq_op *o
 }
 
 /**
- * wq_run_batch() - run a verb on keys in one critical section
+ * wq_batch_apply() - apply a verb to keys in one critical section
  * @b: the keys, WQ_BATCH at most
- * @verb: the verb
+ * @step: the verb
  *
  * Return: the number of ops handled; below @b->n: the op at this index has failed.
  */
-unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb)
+unsigned int wq_batch_apply(struct wq_batch *b, const struct wq_batch_step *step)
 {
 	struct wq_cs cs __uninitialized;
 	unsigned int i;
 
-	if (b->n > 1 && !verb->inserts)
+	if (b->n > 1 && !step->inserts)
 		wq_prefetch_keys(b->q, b->ops, b->n);
-	for (i = 0; verb->inserts && i < b->n; i++)
+	for (i = 0; step->inserts && i < b->n; i++)
 		wq_op_set_group(b->q, &b->ops[i]);
 	__wq_lock(&cs, b->q);
 	/* Once, so that a hold handles no more than WQ_BATCH times beside its ops. */
-	if (b->q->leased && !verb->inserts)
+	if (b->q->leased && !step->inserts)
 		__wq_catch_up(&cs);
 	for (i = 0; i < b->n; i++) {
 		struct wq_op *op = &b->ops[i];
 
-		if (verb->first && op->result >= 0 && wq_is_plain(op)) {
-			i += verb->first(&cs, b, op, b->n - i);
+		if (step->frequent && op->result >= 0 && wq_is_plain(op)) {
+			i += step->frequent(&cs, b, op, b->n - i);
 			if (i == b->n)
 				break;
 			op = &b->ops[i];
 		}
 		if (op->result >= 0)
-			op->result = verb->run(&cs, b, op, NULL, wq_locked_gfp(b->gfp));
+			op->result = step->apply(&cs, b, op, NULL, wq_locked_gfp(b->gfp));
 		b->peek = WQ_SEEN_NOTHING;
 		/* A caller in atomic context, as wq_add(), has no second attempt. */
-		if (unlikely(op->result < 0) && wq_may_help(b, op))
-			op->result = wq_run_again(&cs, b, verb, op);
+		if (unlikely(op->result < 0) && may_help(b, op))
+			op->result = apply_again(&cs, b, step, op);
 		if (op->result < 0 && b->stop)
 			break;
 	}
 	__wq_unlock(&cs);
 	return i;
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_run_batch);
+EXPORT_SYMBOL_IF_KUNIT(wq_batch_apply);

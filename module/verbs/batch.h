@@ -31,18 +31,18 @@ struct wq_batch {
 };
 
 /**
- * struct wq_batch_verb - a verb
- * @run: runs the verb on one key, and returns its result.  Without @pre, which is the first
+ * struct wq_batch_step - a verb on the next key of a batch
+ * @apply: applies the verb to one key, and returns its result.  Without @pre, which is the first
  *	attempt, it takes memory from the allocator alone
- * @first: if not NULL: runs the ops of the most frequent kind, up to the first op of another
- *	kind, and does once what they have in common.  Returns how many ops ran
+ * @frequent: if not NULL: applies the verb to ops of the most frequent kind, up to the first op of
+ *	another kind, and does once what they have in common.  Returns the number of these ops
  * @inserts: the verb may insert keys.  Its ops have no tokens, and are prefetched already
  */
-struct wq_batch_verb {
-	int (*run)(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
-		   struct wq_prealloc *pre, gfp_t gfp);
-	unsigned int (*first)(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
-			      unsigned int n);
+struct wq_batch_step {
+	int (*apply)(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		     struct wq_prealloc *pre, gfp_t gfp);
+	unsigned int (*frequent)(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
+				 unsigned int n);
 	bool inserts;
 };
 
@@ -56,6 +56,6 @@ static inline gfp_t wq_locked_gfp(gfp_t gfp)
 }
 
 void wq_prefetch_keys(struct wq *q, const struct wq_op *ops, unsigned int n);
-unsigned int wq_run_batch(struct wq_batch *b, const struct wq_batch_verb *verb);
+unsigned int wq_batch_apply(struct wq_batch *b, const struct wq_batch_step *step);
 
 #endif /* _WQ_BATCH_H */

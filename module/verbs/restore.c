@@ -165,7 +165,7 @@ static int restore_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
  */
 int wq_restore_key(struct wq *q, const struct wq_op *op, const struct wq_key_info *info, gfp_t gfp)
 {
-	static const struct wq_batch_verb verb = { .run = restore_run, .inserts = true };
+	static const struct wq_batch_step step = { .apply = restore_run, .inserts = true };
 	struct wq_restored r = { .op = *op, .info = info };
 	struct wq_batch b = {
 		.q = q,
@@ -186,7 +186,7 @@ int wq_restore_key(struct wq *q, const struct wq_op *op, const struct wq_key_inf
 		if (!r.reason)
 			return -ENOMEM;
 	}
-	wq_run_batch(&b, &verb);
+	wq_batch_apply(&b, &step);
 	kfree(r.reason);
 	return r.op.result;
 }

@@ -96,7 +96,7 @@ int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 	return __wq_done_entry(cs, c, e, op, pre, gfp);
 }
 
-/* Add for struct wq_batch_verb. */
+/* An add of struct wq_batch_step. */
 int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	       struct wq_prealloc *pre, gfp_t gfp)
 {

@@ -68,10 +68,10 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
  */
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
-	static const struct wq_batch_verb verb = { .run = wq_watch_run, .inserts = true };
+	static const struct wq_batch_step step = { .apply = wq_watch_run, .inserts = true };
 	struct wq_batch b = { .q = q, .c = w->c, .ops = &w->op, .n = 1, .gfp = gfp };
 
-	wq_run_batch(&b, &verb);
+	wq_batch_apply(&b, &step);
 	return min(w->op.result, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_watch_key);

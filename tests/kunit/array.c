@@ -70,14 +70,14 @@ static int lack_memory_once(struct wq_cs *cs, struct wq_batch *b, struct wq_op *
 
 static void lack_memory(struct kunit *test, gfp_t gfp)
 {
-	static const struct wq_batch_verb verb = { .run = lack_memory_once, .inserts = true };
+	static const struct wq_batch_step step = { .apply = lack_memory_once, .inserts = true };
 	struct rig *rig = test->priv;
 	struct wq_batch b = { .ops = rig->ops, .n = 1, .gfp = gfp };
 
 	queue_on_clock(test, (struct wq_params){});
 	b.q = queue(test);
 	KUNIT_ASSERT_EQ(test, wq_op_init(b.q, rig->ops, rig->names, 1), 0);
-	KUNIT_EXPECT_EQ(test, wq_run_batch(&b, &verb), 1U);
+	KUNIT_EXPECT_EQ(test, wq_batch_apply(&b, &step), 1U);
 	KUNIT_EXPECT_EQ(test, rig->ops[0].result, 0);
 }
 

@@ -7,7 +7,7 @@
  * API are in api/verbs.c, or in the file of their subject: limiters in wq_ratelimit.c, for
  * instance.
  *
- * An add that finds its key dirty takes no lock, and works in an NMI, too, see wq_add_coalesced().
+ * An add that finds its key dirty takes no lock, and works in an NMI, too, see wq_try_coalesce().
  *
  * The verbs and their rules are those of client-go's util/workqueue.
  */
@@ -19,13 +19,13 @@
 #include "verbs/steps.h"
 
 /* An add in an NMI, after the first look-up.  Another CPU may have changed the table meanwhile. */
-static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
+static noinline int add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 {
 	struct wq_peek peek;
 	int i;
 
 	for (i = 0; i < WQ_NMI_TRIES; i++)
-		if (wq_add_coalesced(q, hash, key, len, true, &peek))
+		if (wq_try_coalesce(q, hash, key, len, true, &peek))
 			return 0;
 	return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
 }
@@ -34,9 +34,9 @@ static noinline int wq_add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
  * An add has failed with @ret.  If that is because of memory or bytes, and the caller may sleep, it
  * is tried again, see verbs/batch.c.
  */
-static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t gfp)
+static noinline int retry_add(struct wq *q, struct wq_op *op, int ret, gfp_t gfp)
 {
-	static const struct wq_batch_step step = { .apply = wq_add_run, .inserts = true };
+	static const struct wq_batch_step step = { .apply = wq_batch_add_one, .inserts = true };
 	struct wq_batch b = {
 		.q = q,
 		.ops = op,
@@ -55,72 +55,72 @@ static noinline int wq_add_again(struct wq *q, struct wq_op *op, int ret, gfp_t 
 }
 
 /* Out of line, so that an add to a queue without groups saves fewer registers. */
-static noinline void wq_add_set_group(const struct wq *q, struct wq_op *op)
+static noinline void set_group(const struct wq *q, struct wq_op *op)
 {
 	wq_op_set_group(q, op);
 }
 
-/* wq_add_op() with the lock taken.  Tries again if there is no memory and @gfp lets it sleep. */
-static __always_inline int wq_add_locked(struct wq *q, struct wq_op *op,
-					 const struct wq_peek *peek, gfp_t gfp)
+/* wq_add_one() with the lock taken.  Tries again if there is no memory and @gfp lets it sleep. */
+static __always_inline int add_locked(struct wq *q, struct wq_op *op,
+				      const struct wq_peek *peek, gfp_t gfp)
 {
 	struct wq_cs cs __uninitialized;
 	int ret;
 
 	if (unlikely(q->grouped))
-		wq_add_set_group(q, op);
+		set_group(q, op);
 	__wq_lock(&cs, q);
-	ret = __wq_add_op(&cs, op, peek, NULL, wq_locked_gfp(gfp));
+	ret = __wq_add_one(&cs, op, peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	return likely(ret >= 0) ? ret : wq_add_again(q, op, ret, gfp);
+	return likely(ret >= 0) ? ret : retry_add(q, op, ret, gfp);
 }
 
-static __always_inline int __wq_add(struct wq *q, const void *key, size_t len, gfp_t gfp)
+static __always_inline int add_plain(struct wq *q, const void *key, size_t len, gfp_t gfp)
 {
 	struct wq_peek peek __uninitialized;
 	u32 hash = wq_hash(&q->hash, key, len);
 	struct wq_op op __uninitialized;
 
-	if (wq_add_coalesced(q, hash, key, len, true, &peek))
+	if (wq_try_coalesce(q, hash, key, len, true, &peek))
 		return 0;
 	/* A caller that may sleep is in no NMI. */
 	if (!gfpflags_allow_blocking(gfp) && unlikely(in_nmi()))
-		return wq_add_nmi(q, hash, key, len);
+		return add_nmi(q, hash, key, len);
 	op = (struct wq_op){ .key = key, .hash = hash, .len = len };
-	return wq_add_locked(q, &op, &peek, gfp);
+	return add_locked(q, &op, &peek, gfp);
 }
 
 /* Add a key with the delay and flags of @op.  Returns its result. */
-int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp)
+int wq_add_with(struct wq *q, struct wq_op *op, gfp_t gfp)
 {
 	struct wq_peek peek __uninitialized;
 	struct wq_cs cs __uninitialized;
 	int ret;
 
-	if (wq_add_coalesced(q, op->hash, op->key, op->len, wq_is_plain(op), &peek))
+	if (wq_try_coalesce(q, op->hash, op->key, op->len, wq_is_plain(op), &peek))
 		return 0;
 	if (unlikely(q->grouped))
-		wq_add_set_group(q, op);
+		set_group(q, op);
 	__wq_lock(&cs, q);
-	ret = wq_add_op(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
+	ret = wq_add_one(&cs, op, &peek, NULL, wq_locked_gfp(gfp));
 	__wq_unlock(&cs);
-	return likely(ret >= 0) ? ret : wq_add_again(q, op, ret, gfp);
+	return likely(ret >= 0) ? ret : retry_add(q, op, ret, gfp);
 }
 
 /* wq_add() for a process.  May sleep.  The caller has checked the length. */
-int wq_add_key(struct wq *q, const void *key, size_t len)
+int wq_write_key(struct wq *q, const void *key, size_t len)
 {
-	return __wq_add(q, key, len, GFP_KERNEL_ACCOUNT);
+	return add_plain(q, key, len, GFP_KERNEL_ACCOUNT);
 }
 
 /* Add an embedded entry, with the delay and flags of @op; its key is not used. */
-int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
+int wq_embedded_add_with(struct wq_embedded *x, const struct wq_op *op)
 {
 	struct wq *q = x->q;
 	struct wq_cs cs __uninitialized;
 	int ret;
 
-	if (wq_add_embedded_coalesced(x, op))
+	if (wq_embedded_try_coalesce(x, op))
 		return 0;
 	if (unlikely(in_nmi()))
 		return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
@@ -130,7 +130,7 @@ int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op)
 	else if (unlikely(x->disabled))
 		ret = -EBUSY;
 	else
-		ret = wq_add_entry(&cs, &x->entry, op, NULL, 0);
+		ret = wq_entry_add(&cs, &x->entry, op, NULL, 0);
 	__wq_unlock(&cs);
 	return ret;
 }
@@ -139,7 +139,7 @@ typedef int (*wq_done_fn)(struct wq_cs *cs, struct wq_consumer *c, struct wq_ent
 			  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
 
 /* End the run of the key that the file's last read took, and take the next key. */
-static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_done_fn done)
+static __always_inline int read_one(struct wq_cs *cs, struct wq_read *r, wq_done_fn done)
 {
 	static const struct wq_op op;
 	struct wq_consumer *c = r->c;
@@ -153,7 +153,7 @@ static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_
 		done(cs, c, c->read, &op, NULL, 0);
 	if (!r->room)
 		return 0;
-	ret = wq_take(cs, c, r->room, true, &e);
+	ret = wq_get_one(cs, c, r->room, true, &e);
 	if (ret)
 		return ret;
 	memcpy(r->key, wq_key_of(e)->key, e->len);
@@ -165,14 +165,14 @@ static __always_inline int wq_take_read(struct wq_cs *cs, struct wq_read *r, wq_
 }
 
 /* The first look of a read, which mostly finds a key. */
-static __always_inline int wq_take_read_now(struct wq_cs *cs, void *arg)
+static __always_inline int read_now(struct wq_cs *cs, void *arg)
 {
-	return wq_take_read(cs, arg, __wq_done_entry);
+	return read_one(cs, arg, __wq_entry_done);
 }
 
-static int wq_take_read_slow(struct wq_cs *cs, void *arg)
+static int read_slow(struct wq_cs *cs, void *arg)
 {
-	return wq_take_read(cs, arg, wq_done_entry);
+	return read_one(cs, arg, wq_entry_done);
 }
 
 /*
@@ -183,11 +183,11 @@ static int wq_take_read_slow(struct wq_cs *cs, void *arg)
 int wq_read_key(struct wq_read *r, s64 deadline)
 {
 	struct wq *q = r->c->q;
-	int ret = __wq_try_get(q, r->c, wq_take_read_now, r);
+	int ret = __wq_try_get(q, r->c, read_now, r);
 
 	if (ret != -EAGAIN || !deadline)
 		return ret;
-	return wq_get_slow(q, r->c, deadline, wq_take_read_slow, r);
+	return wq_get_slow(q, r->c, deadline, read_slow, r);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_read_key);
 
@@ -233,7 +233,7 @@ int wq_add(struct wq *q, const void *key, size_t len)
 {
 	int ret = wq_check_len(len);
 
-	return ret ?: __wq_add(q, key, len, GFP_ATOMIC);
+	return ret ?: add_plain(q, key, len, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add);
 
@@ -269,7 +269,7 @@ int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags
 	if (ret)
 		return ret;
 	op.flags |= WQ_ADD_AFTER;
-	return wq_add_one(q, &op, GFP_ATOMIC);
+	return wq_add_with(q, &op, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add_after);
 
@@ -296,11 +296,11 @@ void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e)
 }
 
 /* Take a key for the kernel API; @arg is the struct wq_item. */
-int wq_take_item(struct wq_cs *cs, void *arg)
+int wq_get_item(struct wq_cs *cs, void *arg)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
-	int ret = __wq_take(cs, &q->kernel, WQ_MAX_KEY, true, &e);
+	int ret = __wq_get_one(cs, &q->kernel, WQ_MAX_KEY, true, &e);
 
 	if (!ret)
 		__wq_fill_item(q, arg, e);
@@ -328,31 +328,31 @@ int wq_take_item(struct wq_cs *cs, void *arg)
  */
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 {
-	int ret = __wq_try_get(q, &q->kernel, wq_take_item, item);
+	int ret = __wq_try_get(q, &q->kernel, wq_get_item, item);
 
 	if (ret != -EAGAIN || !timeout)
 		return ret;
-	return wq_get_slow(q, &q->kernel, wq_deadline(timeout), wq_take_item, item);
+	return wq_get_slow(q, &q->kernel, wq_deadline(timeout), wq_get_item, item);
 }
 EXPORT_SYMBOL_GPL(wq_get);
 
-static int wq_done_item(struct wq_cs *cs, const struct wq_item *item, struct wq_op *op)
+static int done_item(struct wq_cs *cs, const struct wq_item *item, struct wq_op *op)
 {
 	struct wq_entry *e = __wq_lookup_item(cs, item);
 
 	if (!e)
 		return -ESTALE;
 	op->token = item->token;
-	return wq_done_entry(cs, &cs->q->kernel, e, op, NULL, GFP_ATOMIC | __GFP_NOWARN);
+	return wq_entry_done(cs, &cs->q->kernel, e, op, NULL, GFP_ATOMIC | __GFP_NOWARN);
 }
 
-static int wq_done_op(struct wq *q, const struct wq_item *item, struct wq_op *op)
+static int done_by_op(struct wq *q, const struct wq_item *item, struct wq_op *op)
 {
 	struct wq_cs cs;
 	int ret;
 
 	wq_lock(&cs, q);
-	ret = wq_done_item(&cs, item, op);
+	ret = done_item(&cs, item, op);
 	wq_unlock(&cs);
 	return ret;
 }
@@ -384,7 +384,7 @@ int wq_done(struct wq *q, const struct wq_item *item)
 	e = __wq_lookup_item(&cs, item);
 	/* The token is checked here, so that the op is constant. */
 	if (e && !wq_check_held(&q->kernel, e, item->token))
-		ret = __wq_done_entry(&cs, &q->kernel, e, &op, NULL, 0);
+		ret = __wq_entry_done(&cs, &q->kernel, e, &op, NULL, 0);
 	__wq_unlock(&cs);
 	return ret;
 }
@@ -420,36 +420,36 @@ int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcom
 {
 	struct wq_op op = {};
 
-	return wq_op_set_done(&op, delay, outcome) ?: wq_done_op(q, item, &op);
+	return wq_op_set_done(&op, delay, outcome) ?: done_by_op(q, item, &op);
 }
 EXPORT_SYMBOL_GPL(wq_done_with);
 
 /* End the run of a key, with an outcome and with the reason for it. */
-int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause)
+int wq_done_with_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause)
 {
-	return wq_done_op(q, item, &cause->op);
+	return done_by_op(q, item, &cause->op);
 }
 
 /*
- * wq_done_get() with the @take and @arg of wq_get_wait().  @take fills @item.  @c: NULL: the caller
+ * wq_done_get() with the @get and @arg of wq_get_wait().  @get fills @item.  @c: NULL: the caller
  * holds no other key.
  */
-int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
-		 struct wq_cause *cause, int (*take)(struct wq_cs *cs, void *arg), void *arg,
-		 s64 timeout)
+int wq_done_get_with(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
+		     struct wq_cause *cause, int (*get)(struct wq_cs *cs, void *arg), void *arg,
+		     s64 timeout)
 {
 	int ret, next = -EAGAIN;
 	struct wq_cs cs;
 
 	wq_lock(&cs, q);
-	ret = wq_done_item(&cs, item, &cause->op);
+	ret = done_item(&cs, item, &cause->op);
 	if (ret >= 0)
-		next = take(&cs, arg);
+		next = get(&cs, arg);
 	wq_unlock(&cs);
 	if (ret < 0 || !next)
 		return min(ret, 0);
 	*item = (struct wq_item){};
-	return wq_get_wait(q, c, wq_deadline(timeout), take, arg);
+	return wq_get_wait(q, c, wq_deadline(timeout), get, arg);
 }
 
 /**
@@ -476,6 +476,6 @@ int wq_done_get(struct wq *q, struct wq_item *item, s64 delay, u32 outcome, s64 
 	struct wq_cause cause = {};
 
 	return wq_op_set_done(&cause.op, delay, outcome) ?:
-	       wq_done_take(q, &q->kernel, item, &cause, wq_take_item, item, timeout);
+	       wq_done_get_with(q, &q->kernel, item, &cause, wq_get_item, item, timeout);
 }
 EXPORT_SYMBOL_GPL(wq_done_get);

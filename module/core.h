@@ -24,16 +24,16 @@ struct wq_read {
 	u64 token;
 };
 
-int wq_add_one(struct wq *q, struct wq_op *op, gfp_t gfp);
-int wq_add_key(struct wq *q, const void *key, size_t len);
-int wq_add_embedded(struct wq_embedded *x, const struct wq_op *op);
+int wq_add_with(struct wq *q, struct wq_op *op, gfp_t gfp);
+int wq_write_key(struct wq *q, const void *key, size_t len);
+int wq_embedded_add_with(struct wq_embedded *x, const struct wq_op *op);
 int wq_read_key(struct wq_read *r, s64 deadline);
 void wq_unread_key(struct wq_read *r);
 void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e);
-int wq_take_item(struct wq_cs *cs, void *arg);
-int wq_done_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause);
-int wq_done_take(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
-		 struct wq_cause *cause, int (*take)(struct wq_cs *cs, void *arg), void *arg,
-		 s64 timeout);
+int wq_get_item(struct wq_cs *cs, void *arg);
+int wq_done_with_cause(struct wq *q, const struct wq_item *item, struct wq_cause *cause);
+int wq_done_get_with(struct wq *q, const struct wq_consumer *c, struct wq_item *item,
+		     struct wq_cause *cause, int (*get)(struct wq_cs *cs, void *arg), void *arg,
+		     s64 timeout);
 
 #endif /* _WQ_CORE_H */

@@ -249,13 +249,13 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
  * Take a key for a worker, @arg.  The lock orders the look at stopping after the begin of a stop,
  * so a worker that wakes late, or ends its run then, takes nothing that became ready since.
  */
-static int controller_take(struct wq_cs *cs, void *arg)
+static int controller_get(struct wq_cs *cs, void *arg)
 {
 	struct controller_worker *w = arg;
 
 	if (READ_ONCE(w->c->stopping))
 		return -ECANCELED;
-	return w->yields ? -EINTR : wq_take_item(cs, &w->item);
+	return w->yields ? -EINTR : wq_get_item(cs, &w->item);
 }
 
 /* End the run of a key and take the next key.  Returns the result of the get. */
@@ -264,8 +264,8 @@ static int controller_next(struct controller_worker *w, struct wq_cause *cause, 
 	int ret;
 
 	for (;;) {
-		ret = wq_done_take(w->c->params.q, NULL, &w->item, cause, controller_take, w,
-				   timeout);
+		ret = wq_done_get_with(w->c->params.q, NULL, &w->item, cause, controller_get, w,
+				       timeout);
 		if (ret != -ENOMEM)
 			break;
 		/* No memory for the retry: the worker holds the key until there is some. */
@@ -293,7 +293,7 @@ static int controller_process(struct controller_worker *w, s64 timeout)
 	int ret;
 
 	w->yields = false;
-	ret = wq_get_wait(w->c->params.q, NULL, wq_deadline(timeout), controller_take, w);
+	ret = wq_get_wait(w->c->params.q, NULL, wq_deadline(timeout), controller_get, w);
 	while (!ret && controller_work(w, &cause)) {
 		cond_resched();
 		w->yields = controller_yields(w);
@@ -345,7 +345,7 @@ static int controller_thread(void *arg)
 
 	if (q->freezable)
 		set_freezable();
-	/* A thread that misses the begin of a stop here sees it in controller_take(). */
+	/* A thread that misses the begin of a stop here sees it in controller_get(). */
 	while (!READ_ONCE(c->stopping)) {
 		controller_process(w, WQ_FOREVER);
 		try_to_freeze();
@@ -741,12 +741,12 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 EXPORT_SYMBOL_GPL(wq_controller_start);
 
 /* No worker takes a key from now on. */
-static void controller_stop_takes(struct wq_controller *c)
+static void controller_stop_gets(struct wq_controller *c)
 {
 	struct wq_cs cs;
 
 	wq_lock(&cs, c->params.q);
-	/* Threads read it without the lock, too: a late look ends in controller_take(). */
+	/* Threads read it without the lock, too: a late look ends in controller_get(). */
 	WRITE_ONCE(c->stopping, true);
 	wq_unlock(&cs);
 }
@@ -776,7 +776,7 @@ int wq_controller_stop(struct wq_controller *c)
 
 	if (ret)
 		return ret;
-	controller_stop_takes(c);
+	controller_stop_gets(c);
 	if (c->params.pool) {
 		pool_join(c);
 	} else {

@@ -462,7 +462,7 @@ int wq_embedded_add(struct wq_embedded *x)
 	static const struct wq_op add;
 
 	embedded_debug_use(x);
-	return wq_add_embedded(x, &add);
+	return wq_embedded_add_with(x, &add);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_add);
 
@@ -490,7 +490,7 @@ int wq_embedded_add_after(struct wq_embedded *x, s64 delay, u32 flags)
 		return ret;
 	embedded_debug_use(x);
 	op.flags |= WQ_ADD_AFTER;
-	return wq_add_embedded(x, &op);
+	return wq_embedded_add_with(x, &op);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_add_after);
 

@@ -192,7 +192,7 @@ int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64
 
 	if (ret)
 		return ret;
-	return wq_add_one(q, &op, GFP_ATOMIC);
+	return wq_add_with(q, &op, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_add_priority);
 
@@ -223,7 +223,7 @@ int wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags, 
 	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
 
 	might_alloc(gfp);
-	return ret ?: wq_add_one(q, &op, gfp);
+	return ret ?: wq_add_with(q, &op, gfp);
 }
 EXPORT_SYMBOL_GPL(wq_add_gfp);
 
@@ -326,12 +326,12 @@ struct leased_get {
 	size_t size;
 };
 
-static int wq_take_leased(struct wq_cs *cs, void *arg)
+static int get_item_leased(struct wq_cs *cs, void *arg)
 {
 	struct leased_get *get = arg;
 	u32 room = min_t(size_t, get->size, WQ_MAX_KEY);
 	struct wq_entry *e;
-	int ret = wq_take(cs, &cs->q->kernel, room, true, &e);
+	int ret = wq_get_one(cs, &cs->q->kernel, room, true, &e);
 
 	if (ret)
 		return ret;
@@ -366,7 +366,7 @@ int wq_get_leased(struct wq *q, struct wq_item *item, void *buf, size_t size, s6
 
 	if (!q->lease)
 		return -EINVAL;
-	return wq_get_wait(q, &q->kernel, wq_deadline(timeout), wq_take_leased, &get);
+	return wq_get_wait(q, &q->kernel, wq_deadline(timeout), get_item_leased, &get);
 }
 EXPORT_SYMBOL_GPL(wq_get_leased);
 
@@ -541,7 +541,7 @@ int wq_done_give_up(struct wq *q, const struct wq_item *item, int error, const c
 	if (reason)
 		cause.reason = wq_reason_new(q, reason, strnlen(reason, WQ_MAX_REASON),
 					     GFP_ATOMIC);
-	ret = wq_done_cause(q, item, &cause);
+	ret = wq_done_with_cause(q, item, &cause);
 	kfree(cause.reason);
 	return ret;
 }

@@ -95,7 +95,7 @@ static_assert(sizeof(struct wq_prefix) == offsetofend(struct wq_prefix, times));
 static_assert(offsetof(struct wq_embedded, entry) == offsetofend(struct wq_embedded, times));
 
 /*
- * wq_entry.word.  Adds read it without the lock, see wq_add_coalesced(), so the lock's holder
+ * wq_entry.word.  Adds read it without the lock, see wq_try_coalesce(), so the lock's holder
  * writes it as a whole.
  */
 union wq_word {
@@ -128,7 +128,7 @@ static inline void wq_entry_set_state(struct wq_entry *e, u32 state)
 /* With a full barrier after it. */
 static inline void wq_entry_set_state_mb(struct wq_entry *e, u32 state)
 {
-	/* Pairs with the barrier in wq_add_coalesced(). */
+	/* Pairs with the barrier in wq_try_coalesce(). */
 	smp_store_mb(e->word, wq_word_of(state, e->heap));
 }
 

@@ -109,17 +109,17 @@ static int op_for_add(const struct wq *q, struct wq_op *op, const struct wq_rec 
 	return ret;
 }
 
-static unsigned int run_add(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
+static unsigned int apply_add(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
 {
 	return wq_add_ops(c->q, ops, n, stop, GFP_KERNEL_ACCOUNT);
 }
 
-static unsigned int run_done(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
+static unsigned int apply_done(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
 {
 	return wq_done_ops(c->q, c, ops, n, stop, GFP_KERNEL_ACCOUNT);
 }
 
-static unsigned int run_touch(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
+static unsigned int apply_touch(struct wq_consumer *c, struct wq_op *ops, unsigned int n, bool stop)
 {
 	return wq_touch_ops(c->q, c, ops, n, stop);
 }
@@ -164,9 +164,9 @@ static const struct wq_rec *fill_touches(const struct wq_rec *rec, u32 n, const 
 	return rec;
 }
 
-static const struct array_step add_step = { fill_adds, run_add };
-static const struct array_step done_step = { fill_dones, run_done };
-static const struct array_step touch_step = { fill_touches, run_touch };
+static const struct array_step add_step = { fill_adds, apply_add };
+static const struct array_step done_step = { fill_dones, apply_done };
+static const struct array_step touch_step = { fill_touches, apply_touch };
 
 /*
  * Write the marks of the next @n adds, before the adds.  Returns how many were written.  They have
@@ -321,7 +321,7 @@ static int done_reason(const struct wq_call *call, const struct wq_rec *rec, u32
 	if (!ret && uresults && results_probe(results + i, 1) != 1)
 		ret = -EFAULT;
 	if (!ret) {
-		run_done(c, &cause.op, 1, true);
+		apply_done(c, &cause.op, 1, true);
 		if (uresults)
 			ret = results_copy_out(results + i, &cause.op, 1);
 		else
@@ -402,7 +402,7 @@ static u32 out_whole(const struct wq_out *out, u32 bytes, u32 *count)
 }
 
 /* Take keys as long as there are some and they fit, WQ_BATCH at most. */
-static int take_recs(struct wq_cs *cs, void *arg)
+static int get_recs(struct wq_cs *cs, void *arg)
 {
 	struct wq_entry *es[WQ_BATCH] __uninitialized;
 	struct wq_out *out = arg;
@@ -419,7 +419,7 @@ static int take_recs(struct wq_cs *cs, void *arg)
 	__wq_catch_up(cs);
 	if (out->alone)
 		return 0;
-	n = wq_take_batch(cs, out->c, &want, es);
+	n = wq_get_entries(cs, out->c, &want, es);
 	if (n <= 0)
 		return out->count ? 0 : n;
 	for (i = 0; i < n; i++) {
@@ -477,15 +477,15 @@ static int out_get(struct wq_out *out, struct wq_call *call, void *arg, struct w
 	int ret;
 
 	/* Allocate room before the wait, so that a woken getter can take its key. */
-	ret = wq_get_wait(c->q, c, out->room < out->max_room ? 0 : end, take_recs, out);
+	ret = wq_get_wait(c->q, c, out->room < out->max_room ? 0 : end, get_recs, out);
 	if (out->room < out->max_room && (ret == -EMSGSIZE || (ret == -EAGAIN && end)))
-		ret = wq_out_extend(out) ?: wq_get_wait(c->q, c, end, take_recs, out);
+		ret = wq_out_extend(out) ?: wq_get_wait(c->q, c, end, get_recs, out);
 	if (ret)
 		return wq_call_wait_ended(call, arg, end, timeout, deadline, ret);
 	/* After a full batch more keys may be ready; take them without waiting. */
 	for (before = 0; !ret && out->count - before == WQ_BATCH;) {
 		before = out->count;
-		wq_get_wait(c->q, c, 0, take_recs, out);
+		wq_get_wait(c->q, c, 0, get_recs, out);
 	}
 
 	/* After a fault the caller holds the keys whose records it received. */

@@ -102,7 +102,7 @@ ssize_t wq_write(struct file *file, const char __user *from, size_t len, loff_t 
 
 	if (ret)
 		return ret;
-	ret = key_copy_in(buf.key, from, len) ? wq_add_key(c->q, buf.key, len) : -EFAULT;
+	ret = key_copy_in(buf.key, from, len) ? wq_write_key(c->q, buf.key, len) : -EFAULT;
 	wq_key_buf_free(&buf);
 	return ret < 0 ? ret : len;
 }
@@ -128,7 +128,7 @@ ssize_t wq_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	if (!copy_from_iter_full(buf.key, len, from))
 		ret = -EFAULT;
 	else
-		ret = wq_op_init(c->q, &op, buf.key, len) ?: wq_add_one(c->q, &op, gfp);
+		ret = wq_op_init(c->q, &op, buf.key, len) ?: wq_add_with(c->q, &op, gfp);
 	wq_key_buf_free(&buf);
 	return ret < 0 ? nowait_error(nowait, ret) : len;
 }

@@ -270,10 +270,10 @@ static int source_defer(struct wq_source *s, int ret, const void *key, size_t le
 	if (likely(ret != -EBUSY))
 		return ret;
 	ret = wq_op_init(s->q, &op, key, len) ?: wq_op_set_priority(s->q, &op, priority);
-	if (ret || wq_defer_add(s->q, &op))
+	if (ret || wq_defer_key(s->q, &op))
 		return ret;
 	/* It was enabled meanwhile. */
-	return wq_add_one(s->q, &op, GFP_ATOMIC);
+	return wq_add_with(s->q, &op, GFP_ATOMIC);
 }
 
 /* An add of @key has returned @ret. */
@@ -359,7 +359,7 @@ void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, si
 		ret = wq_op_init(s->q, &op, key, len) ?:
 		      wq_op_set_add(&op, delay, delay > 0 ? WQ_ADD_TAKE_LATEST : 0) ?:
 		      wq_op_set_priority(s->q, &op, priority);
-		source_added(s, ret ?: wq_add_one(s->q, &op, GFP_ATOMIC), key, len, dir,
+		source_added(s, ret ?: wq_add_with(s->q, &op, GFP_ATOMIC), key, len, dir,
 			     priority);
 	}
 	source_leave(s, flags);

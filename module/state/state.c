@@ -245,7 +245,7 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* Count a duration. */
-void wq_hist_add(struct wq_hist *h, s64 ns)
+void wq_hist_count(struct wq_hist *h, s64 ns)
 {
 	unsigned int i = 0;
 	s64 bound;
@@ -293,16 +293,16 @@ void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e)
 		wq_lease_stop(e);
 }
 
-/* __wq_take_away() for callers that are not frequent. */
-static noinline void wq_take_away(struct wq_cs *cs, struct wq_entry *e)
+/* wq_drop_hold() for callers that are not frequent. */
+static noinline void drop_hold(struct wq_cs *cs, struct wq_entry *e)
 {
-	__wq_take_away(cs, e);
+	wq_drop_hold(cs, e);
 }
 
 /* __wq_unhold() for callers that are not frequent. */
 void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
-	wq_take_away(cs, e);
+	drop_hold(cs, e);
 	if (cs->q->releases)
 		wq_release(cs, e);
 }
@@ -313,7 +313,7 @@ void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	wq_take_away(cs, e);
+	drop_hold(cs, e);
 	if (q->prioritized)
 		wq_priority_lose(e);
 	if (e->state & ENTRY_DIRTY)

@@ -62,7 +62,7 @@ void wq_push(struct wq_cs *cs, struct wq_entry *e);
 void wq_release(struct wq_cs *cs, struct wq_entry *e);
 int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e);
-void wq_hist_add(struct wq_hist *h, s64 ns);
+void wq_hist_count(struct wq_hist *h, s64 ns);
 s64 wq_oldest_start(struct wq_consumer *c);
 void wq_running_insert(struct wq *q, struct wq_consumer *c);
 void wq_renew_map(struct wq_cs *cs);
@@ -190,7 +190,7 @@ static inline void wq_start_run(struct wq_cs *cs, struct wq_consumer *c,
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	/* From here on an add causes another run.  The barrier pairs with wq_add_coalesced(). */
+	/* From here on an add causes another run.  The barrier pairs with wq_try_coalesce(). */
 	wq_entry_set_state_mb(e, (e->state & ENTRY_DELAYED) | ENTRY_PROCESSING);
 	wq_void_marks(cs, e);
 	e->consumer = c;
@@ -237,7 +237,7 @@ static __always_inline void wq_end_run(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* Take an entry away from its consumer.  The policy still counts it as handed out. */
-static __always_inline void __wq_take_away(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void wq_drop_hold(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
 	struct wq *q = cs->q;
@@ -266,7 +266,7 @@ static __always_inline void __wq_take_away(struct wq_cs *cs, struct wq_entry *e)
 /* End the run of an entry. */
 static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
-	__wq_take_away(cs, e);
+	wq_drop_hold(cs, e);
 	if (unlikely(cs->q->releases))
 		wq_release(cs, e);
 }

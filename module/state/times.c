@@ -44,7 +44,7 @@ static noinline s64 wq_debounce(struct wq_cs *cs, struct wq_entry *e, s64 due)
  * The level of an add.  A retry has the level of its run, and so has each failure that is added
  * during the run at least: the caller of wq_add_rate_limited() need not know the level.
  */
-static s8 wq_add_level(const struct wq_entry *e, const struct wq_op *op)
+static s8 level_of_add(const struct wq_entry *e, const struct wq_op *op)
 {
 	s8 held = wq_rank_of(e)->held;
 
@@ -56,7 +56,7 @@ static s8 wq_add_level(const struct wq_entry *e, const struct wq_op *op)
 }
 
 /* The failure of a rate limited add is the last one that the queue retries. */
-static void wq_add_last_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+static void fail_finally(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
 	struct wq *q = cs->q;
 
@@ -70,7 +70,7 @@ static void wq_add_last_failure(struct wq_cs *cs, struct wq_entry *e, const stru
 }
 
 /* Delay an entry.  The caller has reserved the memory.  Returns whether it is newly delayed. */
-int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
+int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
 {
 	struct wq *q = cs->q;
 	s64 due;
@@ -80,7 +80,7 @@ int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	if (check_add_overflow(wq_now(cs), delay, &due))
 		due = S64_MAX;
 	if (q->prioritized)
-		wq_priority_delay(e, wq_add_level(e, op));
+		wq_priority_delay(e, level_of_add(e, op));
 	if (unlikely(q->debounce))
 		due = wq_debounce(cs, e, due);
 	ret = wq_delay_set(&q->heap, e, due, op->flags);
@@ -90,7 +90,7 @@ int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 }
 
 /* The entry needs a run now.  Returns whether it is newly dirty. */
-int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+int wq_set_dirty_by(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
 	bool drop = op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED;
 	struct wq *q = cs->q;
@@ -98,10 +98,10 @@ int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 	wq_assert_locked(cs);
 	if (q->prioritized && drop) {
 		/* The run is also for the adds with a delay, so their level counts. */
-		wq_priority_delay(e, wq_add_level(e, op));
+		wq_priority_delay(e, level_of_add(e, op));
 		wq_priority_due(e);
 	} else if (q->prioritized) {
-		wq_priority_raise(e, wq_add_level(e, op));
+		wq_priority_raise(e, level_of_add(e, op));
 	}
 	if (drop)
 		wq_delay_clear(&q->heap, e);
@@ -109,10 +109,10 @@ int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 }
 
 /* Add an entry now or after a delay, for which the caller has reserved the memory. */
-static int wq_add_in(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
+static int set_dirty_in(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay)
 {
 	wq_assert_locked(cs);
-	return delay > 0 ? wq_add_delayed(cs, e, op, delay) : wq_add_now(cs, e, op);
+	return delay > 0 ? wq_set_delayed(cs, e, op, delay) : wq_set_dirty_by(cs, e, op);
 }
 
 /*
@@ -120,14 +120,14 @@ static int wq_add_in(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *o
  * nothing else: an add of a ready entry is coalesced with the run to come, and an add during a run
  * is for the run after it, until the outcome shows that the run failed.
  */
-static bool wq_joins_retry(const struct wq_entry *e, const struct wq_op *op)
+static bool joins_retry(const struct wq_entry *e, const struct wq_op *op)
 {
 	return e->state == ENTRY_DELAYED && e->failures && op->delay <= 0 &&
 	       !(op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_DROP_DELAY));
 }
 
 /* Coalesce an add with the retry that the entry waits for. */
-static int wq_add_to_retry(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
+static int coalesce_with_retry(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
 	struct wq *q = cs->q;
 
@@ -145,7 +145,7 @@ static int wq_add_to_retry(struct wq_cs *cs, struct wq_entry *e, const struct wq
  *
  * An add without the lock may just have found the entry dirty.  The retry sees what its caller
  * stored: the add has read the entry's word from before the store here, and so from before the
- * store of the retry's get, and both have their full barrier, see wq_add_coalesced().
+ * store of the retry's get, and both have their full barrier, see wq_try_coalesce().
  *
  * The queue has no map, so no mark of these adds is left that a cancel of the delay would have to
  * make invalid.
@@ -164,28 +164,28 @@ static void wq_move_to_retry(struct wq_cs *cs, struct wq_entry *e)
 		wq_end_fences(cs, e, WQ_END_FAILED, true);
 }
 
-/* wq_add_in() in a queue whose adds join a retry, see wq_params.join_retry. */
-static noinline int wq_add_joining(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
-				   s64 delay)
+/* set_dirty_in() in a queue whose adds join a retry, see wq_params.join_retry. */
+static noinline int set_dirty_joining(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
+				      s64 delay)
 {
 	bool limited = op->flags & WQ_ADD_RATE_LIMITED;
 	int ret;
 
 	wq_assert_locked(cs);
-	if (wq_joins_retry(e, op))
-		return wq_add_to_retry(cs, e, op);
+	if (joins_retry(e, op))
+		return coalesce_with_retry(cs, e, op);
 	/* The run that a ready entry waits for is the retry, so this adds no delay. */
 	if (limited && (e->state & (ENTRY_DIRTY | ENTRY_PROCESSING)) == ENTRY_DIRTY)
 		delay = 0;
-	ret = wq_add_in(cs, e, op, delay);
+	ret = set_dirty_in(cs, e, op, delay);
 	if (limited && op->flags & OP_ADD && delay > 0 && e->state & ENTRY_DIRTY)
 		wq_move_to_retry(cs, e);
 	return ret;
 }
 
 /* Add a key that has an entry, with a delay, flags or a level, or whose state takes more steps. */
-int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
-		struct wq_prealloc *pre, gfp_t gfp)
+int wq_entry_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
+		      struct wq_prealloc *pre, gfp_t gfp)
 {
 	bool limited = op->flags & WQ_ADD_RATE_LIMITED;
 	s64 delay = op->delay;
@@ -198,7 +198,7 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		return 0;
 	}
 	if (limited && wq_fails_finally(q, e)) {
-		wq_add_last_failure(cs, e, op);
+		fail_finally(cs, e, op);
 		return 0;
 	}
 	if (op->flags & WQ_ADD_COALESCE && e->state & ENTRY_DIRTY)
@@ -212,8 +212,8 @@ int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		wq_unpark(cs, e);
 	if (limited)
 		delay = wq_count_failure(cs, e, op);
-	ret = unlikely(q->join_retry) ? wq_add_joining(cs, e, op, delay) :
-					wq_add_in(cs, e, op, delay);
+	ret = unlikely(q->join_retry) ? set_dirty_joining(cs, e, op, delay) :
+					set_dirty_in(cs, e, op, delay);
 	wq_unretain(cs, e);
 	q->retries += op->delay > 0 || op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_AFTER);
 	return ret;
@@ -231,10 +231,10 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 	/* If there is no memory for the delay, the key is ready at once, and is not lost. */
 	if (e->disabled) {
 		q->dropped++;
-	} else if (wq_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
+	} else if (wq_entry_add_slow(cs, e, &op, NULL, gfp) == -ENOMEM) {
 		wq_count_failure(cs, e, &op);
 		if (q->prioritized)
-			wq_priority_raise(e, wq_add_level(e, &op));
+			wq_priority_raise(e, level_of_add(e, &op));
 		wq_set_dirty(cs, e);
 		q->retries++;
 	}

@@ -19,10 +19,10 @@ struct wq_prealloc {
 };
 
 struct wq_entry *wq_next_due(struct wq_cs *cs);
-int wq_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
+int wq_entry_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp);
-int wq_add_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay);
-int wq_add_now(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
+int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay);
+int wq_set_dirty_by(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
 void wq_lose_run(struct wq_cs *cs, struct wq_entry *e);
 s64 wq_handle_times(struct wq_cs *cs);
 bool wq_catch_up(struct wq_cs *cs);

@@ -15,7 +15,7 @@ struct wq_span {
 	struct wq_entry *last;
 };
 
-static __always_inline void wq_span_move(struct wq_span *s, struct list_head *to)
+static __always_inline void span_move(struct wq_span *s, struct list_head *to)
 {
 	if (s->first)
 		list_bulk_move_tail(to, &s->first->link, &s->last->link);
@@ -23,19 +23,19 @@ static __always_inline void wq_span_move(struct wq_span *s, struct list_head *to
 }
 
 /* Append an entry.  If it does not follow the last one, those before it move to @to. */
-static __always_inline void wq_span_add(struct wq_span *s, struct wq_entry *e,
+static __always_inline void span_append(struct wq_span *s, struct wq_entry *e,
 					struct list_head *to)
 {
 	if (!s->first || s->last->link.next != &e->link) {
-		wq_span_move(s, to);
+		span_move(s, to);
 		s->first = e;
 	}
 	s->last = e;
 }
 
 /* Adds without delay and flags, of keys whose entries are idle, until the queue is full. */
-static unsigned int wq_add_first(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
-				 unsigned int n)
+static unsigned int add_idle(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
+			     unsigned int n)
 {
 	struct wq_peek peek = b->peek;
 	struct wq_span span = {};
@@ -61,13 +61,13 @@ static unsigned int wq_add_first(struct wq_cs *cs, struct wq_batch *b, struct wq
 		if (q->timed)
 			wq_times_of(e)->since = wq_now(cs);
 		wq_trace_add(q, e, false);
-		wq_span_add(&span, e, &q->fifo);
+		span_append(&span, e, &q->fifo);
 		op->result = 1;
 	}
 	if (i)
 		b->peek = WQ_SEEN_NOTHING;
 out:
-	wq_span_move(&span, &q->fifo);
+	span_move(&span, &q->fifo);
 	q->nr_idle -= i;
 	q->nr_fifo += i;
 	q->adds += i;
@@ -82,8 +82,8 @@ out:
 unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool stop, gfp_t gfp)
 {
 	static const struct wq_batch_step step = {
-		.apply = wq_add_run,
-		.frequent = wq_add_first,
+		.apply = wq_batch_add_one,
+		.frequent = add_idle,
 		.inserts = true,
 	};
 	struct wq_batch b __uninitialized;
@@ -97,8 +97,8 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool st
 			return i;
 		if (ops[i].result < 0)
 			continue;
-		if (!wq_add_coalesced(q, ops[i].hash, ops[i].key, ops[i].len,
-				      wq_is_plain(&ops[i]), &b.peek))
+		if (!wq_try_coalesce(q, ops[i].hash, ops[i].key, ops[i].len,
+				     wq_is_plain(&ops[i]), &b.peek))
 			break;
 		ops[i].result = 0;
 	}
@@ -114,8 +114,8 @@ unsigned int wq_add_ops(struct wq *q, struct wq_op *ops, unsigned int n, bool st
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_add_ops);
 
-static int wq_done_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
-		       struct wq_prealloc *pre, gfp_t gfp)
+static int done_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		    struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_entry *e;
 	int ret;
@@ -128,12 +128,12 @@ static int wq_done_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	} else {
 		e = wq_lookup_run(cs, op);
 	}
-	return wq_done_entry(cs, b->c, e, op, pre, gfp);
+	return wq_entry_done(cs, b->c, e, op, pre, gfp);
 }
 
 /* Dones without an outcome, by token, of keys that need no other run and become idle. */
-static unsigned int wq_done_first(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
-				  unsigned int n)
+static unsigned int done_to_idle(struct wq_cs *cs, struct wq_batch *b, struct wq_op *ops,
+				 unsigned int n)
 {
 	struct wq_consumer *c = b->c;
 	struct wq_span span = {};
@@ -158,13 +158,13 @@ static unsigned int wq_done_first(struct wq_cs *cs, struct wq_batch *b, struct w
 		wq_count_done(cs, e);
 		wq_end_run(cs, e);
 		wq_entry_set_state(e, ENTRY_IDLE);
-		wq_span_add(&span, e, &q->idle);
+		span_append(&span, e, &q->idle);
 		op->result = 0;
 	}
 	if (!i)
 		return 0;
 	wq_running_del(q, c);
-	wq_span_move(&span, &q->idle);
+	span_move(&span, &q->idle);
 	c->nr_held -= i;
 	wq_running_add(q, c);
 	q->nr_processing -= i;
@@ -177,8 +177,8 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			 bool stop, gfp_t gfp)
 {
 	static const struct wq_batch_step step = {
-		.apply = wq_done_run,
-		.frequent = wq_done_first,
+		.apply = done_one,
+		.frequent = done_to_idle,
 	};
 	struct wq_batch b = { .q = q, .c = c, .ops = ops, .n = n, .stop = stop, .gfp = gfp };
 
@@ -186,8 +186,8 @@ unsigned int wq_done_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_done_ops);
 
-static int wq_touch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
-			struct wq_prealloc *pre, gfp_t gfp)
+static int touch_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		     struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_entry *e;
 	int ret = 0;
@@ -210,7 +210,7 @@ static int wq_touch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops,
 			  unsigned int n, bool stop)
 {
-	static const struct wq_batch_step step = { .apply = wq_touch_run };
+	static const struct wq_batch_step step = { .apply = touch_one };
 	struct wq_batch b = { .q = q, .c = c, .ops = ops, .n = n, .stop = stop, .gfp = GFP_NOWAIT };
 
 	return wq_batch_apply(&b, &step);
@@ -251,11 +251,11 @@ bool wq_next_given_back(struct wq_cs *cs)
 EXPORT_SYMBOL_IF_KUNIT(wq_next_given_back);
 
 /*
- * wq_take_batch() for entries at the head of wq.fifo, up to the first one that needs more than
+ * wq_get_entries() for entries at the head of wq.fifo, up to the first one that needs more than
  * this.  They move to the consumer's list as a whole, see struct wq_span.
  */
-static __always_inline unsigned int wq_take_fifo(struct wq_cs *cs, struct wq_consumer *c,
-						 const struct wq_want *want, struct wq_entry **es)
+static __always_inline unsigned int get_fifo(struct wq_cs *cs, struct wq_consumer *c,
+					     const struct wq_want *want, struct wq_entry **es)
 {
 	struct wq *q = cs->q;
 	bool small = q->table.count < WQ_SMALL_TABLE;
@@ -287,7 +287,7 @@ static __always_inline unsigned int wq_take_fifo(struct wq_cs *cs, struct wq_con
 }
 
 /**
- * wq_take_batch() - hand entries out to a consumer
+ * wq_get_entries() - hand entries out to a consumer
  * @cs: the critical section
  * @c: the consumer
  * @want: how many, and what there is room for
@@ -296,12 +296,12 @@ static __always_inline unsigned int wq_take_fifo(struct wq_cs *cs, struct wq_con
  * A key whose run before was given back is taken alone: it may be the reason, and the keys of its
  * call would be given back with it again and again.
  *
- * Return: the number of entries; below 0: none, with the error of wq_take().
+ * Return: the number of entries; below 0: none, with the error of wq_get_one().
  */
-int wq_take_batch(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want *want,
-		  struct wq_entry **es)
+int wq_get_entries(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want *want,
+		   struct wq_entry **es)
 {
-	u32 room = want->room, n = wq_take_fifo(cs, c, want, es);
+	u32 room = want->room, n = get_fifo(cs, c, want, es);
 	bool first = want->first;
 	int ret = 0;
 
@@ -309,7 +309,7 @@ int wq_take_batch(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want 
 	if (n)
 		return n;
 	while (n < want->max && (first || !wq_next_given_back(cs))) {
-		ret = wq_take(cs, c, wq_key_room(want->head, room), first, &es[n]);
+		ret = wq_get_one(cs, c, wq_key_room(want->head, room), first, &es[n]);
 		if (ret)
 			break;
 		room -= wq_rec_bytes(want->head, es[n]->len);
@@ -319,4 +319,4 @@ int wq_take_batch(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want 
 	}
 	return n ?: ret;
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_take_batch);
+EXPORT_SYMBOL_IF_KUNIT(wq_get_entries);

@@ -9,7 +9,7 @@
 #include "state/op.h"
 
 /**
- * struct wq_want - the keys that a caller of wq_take_batch() has room for
+ * struct wq_want - the keys that a caller of wq_get_entries() has room for
  * @head: bytes of a record before its key, which is padded to 8 bytes
  * @room: bytes of all records
  * @max: number of keys, WQ_BATCH at most
@@ -41,7 +41,7 @@ unsigned int wq_touch_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops
 			  unsigned int n, bool stop);
 void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, unsigned int n);
 bool wq_next_given_back(struct wq_cs *cs);
-int wq_take_batch(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want *want,
-		  struct wq_entry **es);
+int wq_get_entries(struct wq_cs *cs, struct wq_consumer *c, const struct wq_want *want,
+		   struct wq_entry **es);
 
 #endif /* _WQ_ARRAY_H */

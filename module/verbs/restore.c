@@ -105,21 +105,21 @@ static void restore_entry(struct wq_cs *cs, struct wq_entry *e, struct wq_restor
 	} else if (state & ahead && (!q->grouped || wq_groups_hold(q->order_data, e))) {
 		restore_requeued(cs, e, r->op.priority);
 	} else if (state & (ahead | WQ_KEY_READY | WQ_KEY_DIRTY)) {
-		wq_add_now(cs, e, &now);
+		wq_set_dirty_by(cs, e, &now);
 	} else if (state & WQ_KEY_PARKED) {
 		wq_entry_set_state(e, ENTRY_PARKED);
 		wq_park(cs, e, info->error, r->reason);
 		r->reason = NULL;
 	}
 	if (state & WQ_KEY_DELAYED)
-		wq_add_delayed(cs, e, &r->op, info->due);
+		wq_set_delayed(cs, e, &r->op, info->due);
 	if (q->timed)
 		wq_times_of(e)->since = wq_now(cs) - info->age;
 	/* Failures alone are kept only if the limiter uses them. */
 	wq_retire_if_unused(cs, e);
 }
 
-static int restore_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+static int restore_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_restored *r = container_of(op, struct wq_restored, op);
@@ -145,7 +145,7 @@ static int restore_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 		return ret;
 	if (r->info->state & WQ_KEY_DELAYED &&
 	    wq_delay_reserve(&q->heap, e, pre ? &pre->heap : NULL, gfp)) {
-		wq_add_failed(cs, e, idle);
+		wq_undo_enter(cs, e, idle);
 		return -ENOMEM;
 	}
 	wq_cover_bytes(cs);
@@ -165,7 +165,7 @@ static int restore_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
  */
 int wq_restore_key(struct wq *q, const struct wq_op *op, const struct wq_key_info *info, gfp_t gfp)
 {
-	static const struct wq_batch_step step = { .apply = restore_run, .inserts = true };
+	static const struct wq_batch_step step = { .apply = restore_one, .inserts = true };
 	struct wq_restored r = { .op = *op, .info = info };
 	struct wq_batch b = {
 		.q = q,

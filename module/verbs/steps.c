@@ -26,7 +26,7 @@ noinline void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* The add of a key failed that was new or @idle: it is that again. */
-noinline void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle)
+noinline void wq_undo_enter(struct wq_cs *cs, struct wq_entry *e, bool idle)
 {
 	wq_assert_locked(cs);
 	if (idle)
@@ -53,7 +53,7 @@ noinline void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 }
 
 /* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
-noinline int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
+noinline int wq_park_with_cause(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
 {
 	wq_assert_locked(cs);
 	if (!wq_park_after_run(cs, e, cause ? cause->error : 0, cause ? cause->reason : NULL))
@@ -82,29 +82,29 @@ int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op
 	return op->token || (*ep && *ep == c->read) ? 0 : -EINVAL;
 }
 
-/* __wq_add_op() for all callers but the most frequent one. */
-int wq_add_op(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
-	      struct wq_prealloc *pre, gfp_t gfp)
+/* __wq_add_one() for all callers but the most frequent one. */
+int wq_add_one(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
+	       struct wq_prealloc *pre, gfp_t gfp)
 {
-	return __wq_add_op(cs, op, peek, pre, gfp);
+	return __wq_add_one(cs, op, peek, pre, gfp);
 }
 
-/* __wq_done_entry() for all callers but the most frequent one. */
-int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+/* __wq_entry_done() for all callers but the most frequent one. */
+int wq_entry_done(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp)
 {
-	return __wq_done_entry(cs, c, e, op, pre, gfp);
+	return __wq_entry_done(cs, c, e, op, pre, gfp);
 }
 
 /* An add of struct wq_batch_step. */
-int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
-	       struct wq_prealloc *pre, gfp_t gfp)
+int wq_batch_add_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		     struct wq_prealloc *pre, gfp_t gfp)
 {
-	return wq_add_op(cs, op, pre ? &WQ_SEEN_NOTHING : &b->peek, pre, gfp);
+	return wq_add_one(cs, op, pre ? &WQ_SEEN_NOTHING : &b->peek, pre, gfp);
 }
 
-/* Pop the next entry from the policy, for wq_take(). */
-static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
+/* Pop the next entry from the policy, for wq_get_one(). */
+static int pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
 {
 	bool tight = room < WQ_MAX_KEY, hidden = wq_next_hidden(q);
 	struct wq_entry *e;
@@ -127,7 +127,7 @@ static int wq_pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep
  * @e was popped.  Prefetch for the next get: the bucket of the next key, or that of @e if no other
  * key is available.  Policies prefetch entries in their pop.
  */
-static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_entry *e)
+static __always_inline void prefetch_popped(struct wq *q, const struct wq_entry *e)
 {
 	const struct wq_entry *next;
 
@@ -137,9 +137,9 @@ static __always_inline void wq_prefetch_popped(struct wq *q, const struct wq_ent
 	wq_table_prefetch(&q->table, next->hash);
 }
 
-/* wq_take() from the policy. */
-noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
-			   struct wq_entry **ep)
+/* wq_get_one() from the policy. */
+noinline int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+			  struct wq_entry **ep)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -148,10 +148,10 @@ noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bo
 	wq_assert_locked(cs);
 	if (unlikely(q->paused & WQ_PAUSE_GETS))
 		return -EAGAIN;
-	ret = wq_pop_order(q, room, first, &e);
+	ret = pop_order(q, room, first, &e);
 	if (ret)
 		return ret;
-	wq_prefetch_popped(q, e);
+	prefetch_popped(q, e);
 	wq_hold(cs, c, e);
 	if (unlikely(e->len > room)) {
 		wq_requeue(cs, e);
@@ -164,7 +164,7 @@ noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bo
 }
 
 /**
- * wq_take() - hand the next entry out to a consumer
+ * wq_get_one() - hand the next entry out to a consumer
  * @cs: the critical section
  * @c: the consumer
  * @room: longest key that the caller has room for, in bytes
@@ -175,11 +175,11 @@ noinline int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bo
  * than @room and stays the next one.  A policy can hide its next key.  Then a call without @first
  * returns -EMSGSIZE if @room is below WQ_MAX_KEY, even if no key is ready.
  */
-int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
+int wq_get_one(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep)
 {
-	return __wq_take(cs, c, room, first, ep);
+	return __wq_get_one(cs, c, room, first, ep);
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_take);
+EXPORT_SYMBOL_IF_KUNIT(wq_get_one);
 
 /* Initialize an op for a key.  If the key's length is bad, sets op->result and returns it. */
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len)

@@ -14,23 +14,23 @@
 #include "verbs/batch.h"
 #include "verbs/wait.h"
 
-int wq_add_op(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
-	      struct wq_prealloc *pre, gfp_t gfp);
-int wq_add_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+int wq_add_one(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
 	       struct wq_prealloc *pre, gfp_t gfp);
-int wq_done_entry(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+int wq_batch_add_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		     struct wq_prealloc *pre, gfp_t gfp);
+int wq_entry_done(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 		  const struct wq_op *op, struct wq_prealloc *pre, gfp_t gfp);
 bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op);
 void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags);
-int wq_done_park(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause);
+int wq_park_with_cause(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause);
 void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e);
-void wq_add_failed(struct wq_cs *cs, struct wq_entry *e, bool idle);
+void wq_undo_enter(struct wq_cs *cs, struct wq_entry *e, bool idle);
 struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op);
 int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 		     struct wq_entry **ep);
-int wq_take_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
-		  struct wq_entry **ep);
-int wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
+int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+		 struct wq_entry **ep);
+int wq_get_one(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
 
 /*
  * The entry of a key whose run the caller names by a token, or by the key alone.  A token comes
@@ -51,14 +51,14 @@ static __always_inline struct wq_entry *__wq_lookup_run(struct wq_cs *cs, const 
  * Add a key that has an entry.  Most adds have no delay and no flags, and cannot fail.  A key that
  * is delayed may wait for its retry, see wq_params.join_retry.
  */
-static __always_inline int wq_add_entry(struct wq_cs *cs, struct wq_entry *e,
+static __always_inline int wq_entry_add(struct wq_cs *cs, struct wq_entry *e,
 					const struct wq_op *op, struct wq_prealloc *pre,
 					gfp_t gfp)
 {
 	wq_assert_locked(cs);
 	if (!wq_is_plain(op) || unlikely(cs->q->prioritized) ||
 	    unlikely(e->state & (ENTRY_DELAYED | ENTRY_PARKED)))
-		return wq_add_slow(cs, e, op, pre, gfp);
+		return wq_entry_add_slow(cs, e, op, pre, gfp);
 	wq_unretain(cs, e);
 	return __wq_set_dirty(cs, e);
 }
@@ -145,9 +145,9 @@ err_dispose:
 	return ret;
 }
 
-static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
-				       const struct wq_peek *peek, struct wq_prealloc *pre,
-				       gfp_t gfp)
+static __always_inline int __wq_add_one(struct wq_cs *cs, const struct wq_op *op,
+					const struct wq_peek *peek, struct wq_prealloc *pre,
+					gfp_t gfp)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -163,7 +163,7 @@ static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
 	if (e && !idle) {
 		if (unlikely(e->disabled) && wq_disabled_refuses(e, op))
 			return -EBUSY;
-		return wq_add_entry(cs, e, op, pre, gfp);
+		return wq_entry_add(cs, e, op, pre, gfp);
 	}
 	if (wq_nr_keys(q) >= q->max_keys)
 		return -ENOSPC;
@@ -174,9 +174,9 @@ static __always_inline int __wq_add_op(struct wq_cs *cs, const struct wq_op *op,
 		if (ret)
 			return ret;
 	}
-	ret = wq_add_entry(cs, e, op, pre, gfp);
+	ret = wq_entry_add(cs, e, op, pre, gfp);
 	if (unlikely(ret < 0))
-		wq_add_failed(cs, e, idle);
+		wq_undo_enter(cs, e, idle);
 	wq_watch_room(cs);
 	return ret;
 }
@@ -224,8 +224,8 @@ static inline bool wq_count_coalesced(struct wq *q, const void *key, size_t len)
  * An add that finds its key dirty writes no memory but the counter of its CPU.  So adds of
  * several CPUs do not wait for each other.
  */
-static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void *key, u32 len,
-					     bool plain, struct wq_peek *p)
+static __always_inline bool wq_try_coalesce(struct wq *q, u32 hash, const void *key, u32 len,
+					    bool plain, struct wq_peek *p)
 {
 	bool dirty;
 
@@ -243,9 +243,9 @@ static __always_inline bool wq_add_coalesced(struct wq *q, u32 hash, const void 
 	return dirty && wq_count_coalesced(q, key, len);
 }
 
-/* wq_add_coalesced() of an embedded entry, which needs no look-up. */
-static inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
-					     const struct wq_op *op)
+/* wq_try_coalesce() of an embedded entry, which needs no look-up. */
+static inline bool wq_embedded_try_coalesce(struct wq_embedded *x,
+					    const struct wq_op *op)
 {
 	struct wq *q = x->q;
 
@@ -261,7 +261,7 @@ static inline bool wq_add_embedded_coalesced(struct wq_embedded *x,
  * Whether done resets the failures that wq_fail_entry() has counted.  A consumer that never
  * uses the limiter does not know of them, and the key would be retained for ever.
  */
-static inline bool wq_done_forgets(const struct wq_entry *e, const struct wq_op *op)
+static inline bool wq_forgets_failures(const struct wq_entry *e, const struct wq_op *op)
 {
 	return e->given_back > 1 && !(op->flags & WQ_ADD_RATE_LIMITED);
 }
@@ -280,13 +280,13 @@ static inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (cs->q->timed) {
 		ns = wq_time_held(cs, e);
-		wq_hist_add(&cs->q->works, ns);
+		wq_hist_count(&cs->q->works, ns);
 	}
 	wq_trace_done(cs->q, e, ns);
 }
 
 /* End the run of an entry, which may be NULL, with the op's outcome. */
-static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer *c,
+static __always_inline int __wq_entry_done(struct wq_cs *cs, struct wq_consumer *c,
 					   struct wq_entry *e, const struct wq_op *op,
 					   struct wq_prealloc *pre, gfp_t gfp)
 {
@@ -298,14 +298,14 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 		return ret;
 	/* The only step that can fail comes first. */
 	if (op->flags & OP_ADD && !wq_refuses_adds(q, e)) {
-		ret = wq_add_entry(cs, e, op, pre, gfp);
+		ret = wq_entry_add(cs, e, op, pre, gfp);
 		if (ret < 0)
 			return ret;
 		ret = e->state & ENTRY_DELAYED ? WQ_RESULT_DELAYED : 0;
 	} else if (op->flags & OP_ADD) {
 		q->dropped++;
 	}
-	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_done_forgets(e, op))) {
+	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_forgets_failures(e, op))) {
 		if (op->flags & OP_PARK && !(op->flags & OP_FORGET))
 			wq_give_up(cs, e);
 		else
@@ -319,8 +319,8 @@ static __always_inline int __wq_done_entry(struct wq_cs *cs, struct wq_consumer 
 	e->given_back = 0;
 	if (e->state & (ENTRY_DIRTY | ENTRY_PARKED)) {
 		if (unlikely(e->state & ENTRY_PARKED))
-			return wq_done_park(cs, e, op->flags & OP_CAUSE ?
-					    wq_cause_of(op) : NULL);
+			return wq_park_with_cause(cs, e, op->flags & OP_CAUSE ?
+						  wq_cause_of(op) : NULL);
 		wq_push(cs, e);
 		return ret | WQ_RESULT_READY;
 	}
@@ -367,14 +367,14 @@ static inline void wq_count_get(struct wq *q, struct wq_entry *e)
 
 	if (q->timed) {
 		ns = wq_times_of(e)->start - wq_times_of(e)->since;
-		wq_hist_add(&q->waits, ns);
+		wq_hist_count(&q->waits, ns);
 	}
 	wq_trace_get(q, e, ns);
 }
 
-/* wq_take() from wq.requeued or wq.fifo. */
-static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c, u32 room,
-					 struct wq_entry **ep)
+/* wq_get_one() from wq.requeued or wq.fifo. */
+static __always_inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+					struct wq_entry **ep)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -400,12 +400,12 @@ static __always_inline int wq_take_first(struct wq_cs *cs, struct wq_consumer *c
 	return 0;
 }
 
-static __always_inline int __wq_take(struct wq_cs *cs, struct wq_consumer *c, u32 room,
-				     bool first, struct wq_entry **ep)
+static __always_inline int __wq_get_one(struct wq_cs *cs, struct wq_consumer *c, u32 room,
+					bool first, struct wq_entry **ep)
 {
 	if (cs->q->nr_requeued || !cs->q->order)
-		return wq_take_first(cs, c, room, ep);
-	return wq_take_order(cs, c, room, first, ep);
+		return wq_get_first(cs, c, room, ep);
+	return wq_get_order(cs, c, room, first, ep);
 }
 
 #endif /* _WQ_VERBS_STEPS_H */

@@ -74,15 +74,15 @@ int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 }
 
 static noinline int wq_try_get(struct wq *q, const struct wq_consumer *c,
-			       int (*take)(struct wq_cs *cs, void *arg), void *arg)
+			       int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
-	return __wq_try_get(q, c, take, arg);
+	return __wq_try_get(q, c, get, arg);
 }
 
 struct wq_get_wait {
 	struct wq *q;
 	const struct wq_consumer *c;
-	int (*take)(struct wq_cs *cs, void *arg);
+	int (*get)(struct wq_cs *cs, void *arg);
 	void *arg;
 };
 
@@ -109,7 +109,7 @@ static int get_look(void *arg)
 	/* The signal may end or stop the task, so it takes no key. */
 	if (signal_pending(current))
 		return -ERESTARTSYS;
-	ret = wq_try_get(g->q, g->c, g->take, g->arg);
+	ret = wq_try_get(g->q, g->c, g->get, g->arg);
 	return ret == -EAGAIN ? look_in_vain(g->q, g->c) : ret;
 }
 
@@ -123,9 +123,9 @@ static bool get_freezes(const struct wq *q, const struct wq_consumer *c)
 }
 
 int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
-		       int (*take)(struct wq_cs *cs, void *arg), void *arg)
+		       int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
-	struct wq_get_wait g = { .q = q, .c = c, .take = take, .arg = arg };
+	struct wq_get_wait g = { .q = q, .c = c, .get = get, .arg = arg };
 	struct wq_sleep how = {
 		.state = TASK_INTERRUPTIBLE | (get_freezes(q, c) ? TASK_FREEZABLE : 0),
 		.exclusive = true,
@@ -143,7 +143,7 @@ int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 	 * the next one.
 	 */
 	if (ret == -ETIMEDOUT) {
-		int last = wq_try_get(q, c, take, arg);
+		int last = wq_try_get(q, c, get, arg);
 
 		if (last != -EAGAIN)
 			ret = last;
@@ -220,17 +220,17 @@ bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_tab
  * @q: the queue
  * @c: the consumer; NULL: the caller knows that it holds no key
  * @deadline: as for all waits, see verbs/wait.h
- * @take: called in a critical section until it returns something else than -EAGAIN
- * @arg: argument of @take
+ * @get: called in a critical section until it returns something else than -EAGAIN
+ * @arg: argument of @get
  *
- * Return: the result of @take, or an error of wq_get().
+ * Return: the result of @get, or an error of wq_get().
  */
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
-		int (*take)(struct wq_cs *cs, void *arg), void *arg)
+		int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
-	int ret = wq_try_get(q, c, take, arg);
+	int ret = wq_try_get(q, c, get, arg);
 
-	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, take, arg);
+	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, get, arg);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_get_wait);
 

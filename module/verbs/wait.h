@@ -31,11 +31,11 @@ struct wq_sleep {
 int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 	     int (*look)(void *arg), void *arg);
 int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
-		       int (*take)(struct wq_cs *cs, void *arg), void *arg);
+		       int (*get)(struct wq_cs *cs, void *arg), void *arg);
 int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 deadline);
 bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait);
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
-		int (*take)(struct wq_cs *cs, void *arg), void *arg);
+		int (*get)(struct wq_cs *cs, void *arg), void *arg);
 __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c);
 __poll_t wq_poll_room(struct wq *q, struct wq_consumer *c);
 
@@ -57,13 +57,13 @@ static inline s64 wq_time_left(s64 deadline)
 
 /* One look of a get.  Inline in the verbs whose first look mostly finds a key. */
 static __always_inline int __wq_try_get(struct wq *q, const struct wq_consumer *c,
-					int (*take)(struct wq_cs *cs, void *arg), void *arg)
+					int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
 	struct wq_cs cs __uninitialized;
 	int ret;
 
 	__wq_lock(&cs, q);
-	ret = take(&cs, arg);
+	ret = get(&cs, arg);
 	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
 		ret = -ESHUTDOWN;
 	__wq_unlock(&cs);

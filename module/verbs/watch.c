@@ -23,8 +23,8 @@
 #include "verbs/watch.h"
 
 /* Begin a wait for a key, see wq_watch_key(). */
-static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
-			struct wq_prealloc *pre, gfp_t gfp)
+static int watch_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		     struct wq_prealloc *pre, gfp_t gfp)
 {
 	struct wq_watch *w = container_of(op, struct wq_watch, op);
 	struct wq_consumer *c = b->c;
@@ -43,7 +43,7 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	if (disable)
 		trace_wq_disable(q, op->key, op->len, w->state);
 	if (disable || w->add)
-		ret = wq_add_op(cs, op, &WQ_SEEN_NOTHING, pre, gfp);
+		ret = wq_add_one(cs, op, &WQ_SEEN_NOTHING, pre, gfp);
 	if (ret < 0 || !w->fence)
 		return ret;
 
@@ -68,7 +68,7 @@ static int wq_watch_run(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
  */
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
-	static const struct wq_batch_step step = { .apply = wq_watch_run, .inserts = true };
+	static const struct wq_batch_step step = { .apply = watch_one, .inserts = true };
 	struct wq_batch b = { .q = q, .c = w->c, .ops = &w->op, .n = 1, .gfp = gfp };
 
 	wq_batch_apply(&b, &step);
@@ -80,7 +80,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_watch_key);
  * An add of a source has failed with -EBUSY: if the key is still disabled, it needs a run once it
  * is enabled.  Returns false if the caller is to add the key once more.
  */
-bool wq_defer_add(struct wq *q, const struct wq_op *op)
+bool wq_defer_key(struct wq *q, const struct wq_op *op)
 {
 	struct wq_entry *e;
 	struct wq_cs cs;

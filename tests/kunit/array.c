@@ -128,7 +128,7 @@ static void get_step(struct kunit *test, struct rig *rig, unsigned int step)
 	int n;
 
 	wq_lock(&cs, queue(test));
-	n = wq_take_batch(&cs, consumer_kernel(queue(test)), &want, es);
+	n = wq_get_entries(&cs, consumer_kernel(queue(test)), &want, es);
 	wq_unlock(&cs);
 	for (i = 0; i < fit; i++) {
 		struct twin *twin = &rig->held[rig->nr_held];
@@ -363,7 +363,7 @@ static void an_array_from_a_policy_ends_when_the_longest_key_might_not_fit(struc
 	add(test, "b");
 	add(test, "c");
 	wq_lock(&cs, queue(test));
-	n = wq_take_batch(&cs, consumer_kernel(queue(test)), &want, es);
+	n = wq_get_entries(&cs, consumer_kernel(queue(test)), &want, es);
 	wq_unlock(&cs);
 	KUNIT_EXPECT_EQ(test, n, 2);
 	KUNIT_EXPECT_EQ(test, query(test, "c"), READY);

@@ -371,9 +371,9 @@ static int take_two(struct wq_cs *cs, void *arg)
 {
 	struct wq_consumer *c = arg;
 	struct wq_entry *e;
-	int ret = wq_take(cs, c, 2, true, &e);
+	int ret = wq_get_one(cs, c, 2, true, &e);
 
-	return ret ?: wq_take(cs, c, 2, false, &e);
+	return ret ?: wq_get_one(cs, c, 2, false, &e);
 }
 
 static void key_that_does_not_fit_stays_in_a_policy_with_peek(struct kunit *test)

@@ -94,7 +94,7 @@ static inline int consumer_take(struct wq_cs *cs, void *arg)
 	struct consumer_got *got = arg;
 	struct wq_entry *e;
 	const void *key;
-	int ret = wq_take(cs, got->c, got->too_small ? 0 : WQ_MAX_KEY, true, &e);
+	int ret = wq_get_one(cs, got->c, got->too_small ? 0 : WQ_MAX_KEY, true, &e);
 
 	if (ret)
 		return ret;

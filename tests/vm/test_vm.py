@@ -325,7 +325,7 @@ class Guests(unittest.TestCase):
 [   31.093092] #PF: supervisor write access in kernel mode
 [   31.093098] Oops: 0002 [#1] PREEMPT SMP NOPTI
 [   31.093101] CPU: 1 PID: 311 Comm: cgroup Tainted: G           OE      6.1.0-56-amd64 #1
-[   31.093115] RIP: 0010:wq_take+0x1c3/0x370 [wq]
+[   31.093115] RIP: 0010:wq_get_one+0x1c3/0x370 [wq]
 [   31.093140] Code: 41 89 c4 85 c0 75 09 83 e3 01 0f 85 54 ff ff ff 41 8b 4f 20 66 <90> f7 c1 00 00
 [   31.093144] RSP: 0018:ffffaf1600013e00 EFLAGS: 00010246
 [   31.093190] Call Trace:
@@ -333,7 +333,7 @@ class Guests(unittest.TestCase):
 """
 
     def test_only_a_crash_that_shows_a_broken_CPU_boots_once_more(self) -> None:
-        in_kernel = self.OOPS.replace("wq_take+0x1c3/0x370 [wq]", "__list_add+0x1c3/0x370")
+        in_kernel = self.OOPS.replace("wq_get_one+0x1c3/0x370 [wq]", "__list_add+0x1c3/0x370")
         broken = [
             self.INT3, self.INT3.replace("\n", "\r\n"),
             self.INT3.replace("] int3: 0000", "] Oops: int3: 0000"),
@@ -350,8 +350,8 @@ class Guests(unittest.TestCase):
             # an int3 in the code: a jump behind the end of a function
             self.INT3.replace("66 <90>", "cc <cc>"),
             # what came first may be the cause
-            "[   30.1] BUG: KASAN: slab-use-after-free in wq_take+0x1/0x2 [wq]\n" + self.INT3,
-            "[   30.1] WARNING: CPU: 0 PID: 1 at wq_core.c:1 wq_take+0x1/0x2 [wq]\n" + self.INT3,
+            "[   30.1] BUG: KASAN: slab-use-after-free in wq_get_one+0x1/0x2 [wq]\n" + self.INT3,
+            "[   30.1] WARNING: CPU: 0 PID: 1 at wq_core.c:1 wq_get_one+0x1/0x2 [wq]\n" + self.INT3,
             # the flags of another oops, and of the process
             self.OOPS + self.INT3.replace("[#1]", "[#2]"),
             in_kernel.replace("Call Trace:", "Call Trace:\n RSP: 002b:00007ffc EFLAGS: 00018246"),

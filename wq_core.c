@@ -183,7 +183,7 @@ static int read_slow(struct wq_cs *cs, void *arg)
 int wq_read_key(struct wq_read *r, s64 deadline)
 {
 	struct wq *q = r->c->q;
-	int ret = __wq_try_get(q, r->c, read_now, r);
+	int ret = wq_try_get(q, r->c, read_now, r);
 
 	if (ret != -EAGAIN || !deadline)
 		return ret;
@@ -273,8 +273,8 @@ int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags
 }
 EXPORT_SYMBOL_GPL(wq_add_after);
 
-static __always_inline void __wq_fill_item(const struct wq *q, struct wq_item *item,
-					   struct wq_entry *e)
+static __always_inline void fill_item(const struct wq *q, struct wq_item *item,
+				      struct wq_entry *e)
 {
 	*item = (struct wq_item){
 		.key = wq_key_data(e),
@@ -292,7 +292,7 @@ static __always_inline void __wq_fill_item(const struct wq *q, struct wq_item *i
 
 void wq_fill_item(const struct wq *q, struct wq_item *item, struct wq_entry *e)
 {
-	__wq_fill_item(q, item, e);
+	fill_item(q, item, e);
 }
 
 /* Take a key for the kernel API; @arg is the struct wq_item. */
@@ -303,7 +303,7 @@ int wq_get_item(struct wq_cs *cs, void *arg)
 	int ret = __wq_get_one(cs, &q->kernel, WQ_MAX_KEY, true, &e);
 
 	if (!ret)
-		__wq_fill_item(q, arg, e);
+		fill_item(q, arg, e);
 	return ret;
 }
 
@@ -328,7 +328,7 @@ int wq_get_item(struct wq_cs *cs, void *arg)
  */
 int wq_get(struct wq *q, struct wq_item *item, s64 timeout)
 {
-	int ret = __wq_try_get(q, &q->kernel, wq_get_item, item);
+	int ret = wq_try_get(q, &q->kernel, wq_get_item, item);
 
 	if (ret != -EAGAIN || !timeout)
 		return ret;

@@ -66,7 +66,7 @@ void wq_queues_add(struct wq *q)
 	raw_spin_unlock(&wq_queues_lock);
 }
 
-static void wq_queues_del(struct wq *q)
+static void queues_del(struct wq *q)
 {
 	raw_spin_lock(&wq_queues_lock);
 	if (!list_empty(&q->all)) {
@@ -466,7 +466,7 @@ void wq_queue_exit(void)
 /* Free a queue's memory, which has no pin.  May sleep. */
 static void queue_free(struct wq *q)
 {
-	wq_queues_del(q);
+	queues_del(q);
 	/* It may be set for a time of a key that is gone, also by a reader of the statistics. */
 	hrtimer_cancel(&q->timer);
 	free_keys(q);

@@ -84,7 +84,7 @@ static bool times_are_awaited(struct wq *q)
 	       waitqueue_active(&q->overdue);
 }
 
-static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
+static enum hrtimer_restart timer_fn(struct hrtimer *timer)
 {
 	struct wq *q = container_of(timer, struct wq, timer);
 	struct wq_cs cs;
@@ -112,7 +112,7 @@ static enum hrtimer_restart wq_timer_fn(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-static int wq_thread_fn(void *arg)
+static int thread_fn(void *arg)
 {
 	struct wq *q = arg;
 	ktime_t expires;
@@ -145,9 +145,9 @@ int wq_thread_start(struct wq *q)
 	struct task_struct *thread;
 
 	if (q->name[0])
-		thread = kthread_run(wq_thread_fn, q, "wq/%s", q->name);
+		thread = kthread_run(thread_fn, q, "wq/%s", q->name);
 	else
-		thread = kthread_run(wq_thread_fn, q, "wq/%u",
+		thread = kthread_run(thread_fn, q, "wq/%u",
 				     (u32)atomic_inc_return(&unnamed));
 	if (IS_ERR(thread))
 		return PTR_ERR(thread);
@@ -158,7 +158,7 @@ int wq_thread_start(struct wq *q)
 void wq_thread_init(struct wq *q)
 {
 	q->armed = S64_MAX;
-	wq_hrtimer_setup(&q->timer, wq_timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	wq_hrtimer_setup(&q->timer, timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }
 
 /*

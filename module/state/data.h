@@ -119,7 +119,7 @@ struct wq {
 	bool ended;			/* L: no call comes any more: entries are freed at once */
 	bool draining;			/* L: a drain has shut it down, and is not canceled */
 	u8 watched;			/* L: WQ_WATCH_*, for wq_unlock_special() */
-	u8 hup;				/* L: what pollers were woken for, see wq_hup_level() */
+	u8 hup;				/* L: what pollers were woken for, see hup_level() */
 	u32 nr_fifo;			/* L: entries in fifo */
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */

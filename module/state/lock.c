@@ -167,7 +167,7 @@ void wq_count_ended(struct wq *q, struct wq_consumer *c, int n)
 }
 
 /* Whether the queue has become deserted. */
-static bool wq_newly_deserted(struct wq *q)
+static bool newly_deserted(struct wq *q)
 {
 	bool woken = q->watched & WQ_WOKE_DESERTED;
 
@@ -277,7 +277,7 @@ void wq_free_entries(const struct wq_cs *cs)
  * Which gets of a queue that is shut down fail with -ESHUTDOWN.  0: none; 1: those of
  * consumers that hold keys; 2: all.
  */
-static u8 wq_hup_level(const struct wq *q)
+static u8 hup_level(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	if (wq_nr_ready(q))
@@ -314,7 +314,7 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	if (q->shut) {
-		level = wq_hup_level(q);
+		level = hup_level(q);
 		hup = level > q->hup;
 		q->hup = level;
 		if (q->drain && wq_is_drained(q))
@@ -324,7 +324,7 @@ noinline void wq_unlock_special(struct wq_cs *cs)
 			q->watched &= ~WQ_WATCH_ROOM;
 			cs->wakes.others |= WQ_WAKE_WRITERS;
 		}
-		deserted = wq_newly_deserted(q);
+		deserted = newly_deserted(q);
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
 

@@ -46,13 +46,13 @@ struct wq_reason *wq_reason_new(const struct wq *q, const void *text, size_t len
 }
 
 /* Memory of a reason in bytes, as the allocator rounds it up. */
-static u32 wq_reason_bytes(const struct wq *q)
+static u32 reason_bytes(const struct wq *q)
 {
 	return kmalloc_size_roundup(sizeof(struct wq_reason)) + q->mem.overhead;
 }
 
 /* Count a failure of a key that is given up.  It does not wait, so the limiter is not asked. */
-static void wq_count_last_failure(struct wq_cs *cs, struct wq_entry *e)
+static void count_last_failure(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (!e->failures)
@@ -62,7 +62,7 @@ static void wq_count_last_failure(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* Take a parked entry out of wq.parked, or no longer park it when its run ends. */
-static void wq_clear_parked(struct wq_cs *cs, struct wq_entry *e)
+static void clear_parked(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -74,7 +74,7 @@ static void wq_clear_parked(struct wq_cs *cs, struct wq_entry *e)
 		else
 			q->nr_parked--;
 		if (e->reason)
-			q->mem.bytes -= wq_reason_bytes(q);
+			q->mem.bytes -= reason_bytes(q);
 		kfree(e->reason);
 		/* The key starts again, with its next run. */
 		e->given_back = 0;
@@ -86,12 +86,12 @@ static void wq_clear_parked(struct wq_cs *cs, struct wq_entry *e)
 noinline void wq_unpark(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
-	wq_clear_parked(cs, e);
+	clear_parked(cs, e);
 	wq_forget_key(cs, e, wq_key_data(e), e->len);
 }
 
 /* Make room in wq.parked: drop the keys that are parked longest, as by cancel. */
-static void wq_drop_parked(struct wq_cs *cs)
+static void drop_parked(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -116,11 +116,11 @@ noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
 
 	wq_assert_locked(cs);
 	if (!wq_is_embedded(e))
-		wq_drop_parked(cs);
+		drop_parked(cs);
 	wq_entry_set_error(e, error);
 	e->reason = reason;
 	if (reason) {
-		q->mem.bytes += wq_reason_bytes(q);
+		q->mem.bytes += reason_bytes(q);
 		wq_cover_bytes(cs);
 	}
 	if (q->timed)
@@ -150,7 +150,7 @@ noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
 		wq_forget_key(cs, e, wq_key_data(e), e->len);
 		return;
 	}
-	wq_count_last_failure(cs, e);
+	count_last_failure(cs, e);
 	if (e->state & ENTRY_PARKED)
 		return;
 	wq_unretain(cs, e);
@@ -161,7 +161,7 @@ noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* A kick makes an entry ready that was given up, at the level of the run that failed. */
-static void wq_kick_given_up(struct wq_cs *cs, struct wq_entry *e)
+static void kick_given_up(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	cs->q->kicked++;
@@ -187,7 +187,7 @@ bool wq_park_after_run(struct wq_cs *cs, struct wq_entry *e, u32 error, struct w
 	wq_entry_set_state(e, e->state & ~ENTRY_PARKED);
 	e->given_back = 0;
 	wq_forget_key(cs, e, wq_key_data(e), e->len);
-	wq_kick_given_up(cs, e);
+	kick_given_up(cs, e);
 	return false;
 }
 
@@ -199,7 +199,7 @@ bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e)
 		return false;
 	trace_wq_kick(cs->q, e);
 	wq_unpark(cs, e);
-	wq_kick_given_up(cs, e);
+	kick_given_up(cs, e);
 	return true;
 }
 
@@ -211,7 +211,7 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 	if (e->state & ENTRY_DELAYED)
 		wq_delay_clear(&cs->q->heap, e);
 	if (e->state & ENTRY_PARKED)
-		wq_clear_parked(cs, e);
+		clear_parked(cs, e);
 	if (e->disabled)
 		wq_entry_set_deferred(e, false);
 	wq_forget_entry(cs, e);
@@ -244,7 +244,7 @@ void wq_defer_entry(struct wq_cs *cs, struct wq_entry *e, s8 level)
 }
 
 /* The key of an entry that is not disabled any more has its deferred run, as if a delay ended. */
-static void wq_end_deferral(struct wq_cs *cs, struct wq_entry *e)
+static void end_deferral(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -270,12 +270,12 @@ void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e)
 	e->disabled = 0;
 	cs->q->nr_disabled--;
 	if (deferred)
-		wq_end_deferral(cs, e);
+		end_deferral(cs, e);
 	wq_retire_if_unused(cs, e);
 }
 
 /* The parked entry to kick next. */
-static struct wq_entry *wq_next_parked(struct wq *q)
+static struct wq_entry *next_parked(struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return list_first_entry(q->nr_parked ? &q->parked : &q->parked_objects,
@@ -300,7 +300,7 @@ static int kick_batch(struct wq *q, bool first, u32 *most)
 	if (first || !wq_nr_parked(q))
 		*most = min(*most, wq_nr_parked(q));
 	for (i = 0; !ret && i < WQ_BATCH && *most && wq_nr_parked(q); i++, --*most)
-		wq_kick_entry(&cs, wq_next_parked(q));
+		wq_kick_entry(&cs, next_parked(q));
 	wq_unlock(&cs);
 	return ret ?: i;
 }

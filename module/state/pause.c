@@ -11,7 +11,7 @@
 #include "state/pause.h"
 
 /* Set wq.paused, and when the pauses in @what end. */
-static void wq_change_paused(struct wq_cs *cs, u32 paused, u32 what, s64 end)
+static void change_paused(struct wq_cs *cs, u32 paused, u32 what, s64 end)
 {
 	struct wq *q = cs->q;
 	int i;
@@ -31,7 +31,7 @@ void wq_set_paused(struct wq_cs *cs, u32 what, s64 end)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	wq_change_paused(cs, q->paused | what, what, end);
+	change_paused(cs, q->paused | what, what, end);
 	/* Edge-triggered pollers do not look again, but expect to wake at the resume. */
 	if (what & WQ_PAUSE_ADDS) {
 		q->watched |= WQ_WATCH_ROOM;
@@ -54,7 +54,7 @@ void wq_set_resumed(struct wq_cs *cs, u32 what)
 	what &= q->paused;
 	if (!what)
 		return;
-	wq_change_paused(cs, q->paused & ~what, what, S64_MAX);
+	change_paused(cs, q->paused & ~what, what, S64_MAX);
 	trace_wq_resume(q, what, wq_nr_ready(q));
 	/* WQ_WATCH_ROOM makes wq_unlock() wake the writers. */
 	if (what & WQ_PAUSE_GETS) {

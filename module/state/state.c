@@ -34,7 +34,7 @@ struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor)
 EXPORT_SYMBOL_IF_KUNIT(wq_walk);
 
 /* Any entry of a list, the heap or the policy; NULL: there is none.  The table is empty. */
-static struct wq_entry *wq_any_embedded(struct wq_cs *cs)
+static struct wq_entry *any_embedded(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -70,12 +70,12 @@ struct wq_entry *wq_any(struct wq_cs *cs)
 {
 	wq_assert_locked(cs);
 	if (!cs->q->table.count)
-		return wq_any_embedded(cs);
+		return any_embedded(cs);
 	return wq_table_any(&cs->q->table);
 }
 
 /* The queue has given bytes back, for which other queues wait. */
-static void wq_wake_user(struct wq_cs *cs)
+static void wake_user(struct wq_cs *cs)
 {
 	wq_assert_locked(cs);
 	if (cs->wakes.others & WQ_WAKE_USER)
@@ -91,7 +91,7 @@ noinline void wq_shrink_share(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	if (wq_share_shrink(q->user, &q->share, q->mem.bytes))
-		wq_wake_user(cs);
+		wake_user(cs);
 }
 
 /* The user lacks bytes: the queue gives back all that it does not use. */
@@ -101,7 +101,7 @@ void wq_trim_share(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	if (wq_share_trim(q->user, &q->share, q->mem.bytes))
-		wq_wake_user(cs);
+		wake_user(cs);
 }
 
 /* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */
@@ -183,7 +183,7 @@ void wq_renew_map(struct wq_cs *cs)
 }
 
 /* wq_embedded_exit_async() was called during the run: the entry is released after this hold. */
-static void wq_release_embedded(struct wq_cs *cs, struct wq_embedded *x)
+static void release_embedded(struct wq_cs *cs, struct wq_embedded *x)
 {
 	struct wq_wakes *w = &cs->wakes;
 
@@ -201,7 +201,7 @@ noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bo
 	wq_assert_locked(cs);
 	cs->wakes.fences = wq_fences_end(&cs->q->fences, e, result, all, ended);
 	if (wq_is_embedded(e) && wq_embedded_of(e)->release)
-		wq_release_embedded(cs, wq_embedded_of(e));
+		release_embedded(cs, wq_embedded_of(e));
 	if (cs->wakes.fences == ended)
 		return;
 	cs->wakes.others |= WQ_WAKE_FENCES;
@@ -209,7 +209,7 @@ noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bo
 }
 
 /* Take a ready entry out of the policy or out of wq.requeued. */
-static void wq_unqueue(struct wq_cs *cs, struct wq_entry *e)
+static void unqueue(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -232,7 +232,7 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 	if (!(e->state & ENTRY_DIRTY))
 		return;
 	if (!(e->state & ENTRY_PROCESSING))
-		wq_unqueue(cs, e);
+		unqueue(cs, e);
 	if (unlikely(cs->q->releases) && e->state & ENTRY_REQUEUED)
 		wq_release(cs, e);
 	/* After the cancel, its caller sees the stores of all producers whose adds it canceled. */

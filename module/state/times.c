@@ -27,7 +27,7 @@ struct wq_entry *wq_next_due(struct wq_cs *cs)
 }
 
 /* The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.debounce. */
-static noinline s64 wq_debounce(struct wq_cs *cs, struct wq_entry *e, s64 due)
+static noinline s64 debounce_due(struct wq_cs *cs, struct wq_entry *e, s64 due)
 {
 	struct wq_rank *rank = wq_rank_of(e);
 
@@ -82,7 +82,7 @@ int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	if (q->prioritized)
 		wq_priority_delay(e, level_of_add(e, op));
 	if (unlikely(q->debounce))
-		due = wq_debounce(cs, e, due);
+		due = debounce_due(cs, e, due);
 	ret = wq_delay_set(&q->heap, e, due, op->flags);
 	trace_wq_delay(q, e, delay, true);
 	wq_arm(cs, wq_heap_due(&q->heap));
@@ -150,7 +150,7 @@ static int coalesce_with_retry(struct wq_cs *cs, struct wq_entry *e, const struc
  * The queue has no map, so no mark of these adds is left that a cancel of the delay would have to
  * make invalid.
  */
-static void wq_move_to_retry(struct wq_cs *cs, struct wq_entry *e)
+static void move_to_retry(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -179,7 +179,7 @@ static noinline int set_dirty_joining(struct wq_cs *cs, struct wq_entry *e, cons
 		delay = 0;
 	ret = set_dirty_in(cs, e, op, delay);
 	if (limited && op->flags & OP_ADD && delay > 0 && e->state & ENTRY_DIRTY)
-		wq_move_to_retry(cs, e);
+		move_to_retry(cs, e);
 	return ret;
 }
 
@@ -220,7 +220,7 @@ int wq_entry_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *
 }
 
 /* End a lost run whose run before was lost too: the key failed, and is added as by RETRY. */
-static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
+static void fail_entry(struct wq_cs *cs, struct wq_entry *e)
 {
 	const struct wq_op op = { .flags = OP_ADD | WQ_ADD_RATE_LIMITED };
 	struct wq *q = cs->q;
@@ -249,7 +249,7 @@ static void wq_fail_entry(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* End such a run after a shut down, when no key fails or is delayed: the key goes to the tail. */
-static void wq_give_back_last(struct wq_cs *cs, struct wq_entry *e)
+static void give_back_last(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	if (e->state & ENTRY_DIRTY)
@@ -275,13 +275,13 @@ void wq_lose_run(struct wq_cs *cs, struct wq_entry *e)
 	if (!again)
 		wq_requeue(cs, e);
 	else if (q->shut)
-		wq_give_back_last(cs, e);
+		give_back_last(cs, e);
 	else
-		wq_fail_entry(cs, e);
+		fail_entry(cs, e);
 }
 
 /* The first lease has expired. */
-static void wq_handle_expired(struct wq_cs *cs)
+static void handle_expired(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
@@ -297,7 +297,7 @@ static void wq_handle_expired(struct wq_cs *cs)
 }
 
 /* The delay of an entry has ended: it needs its run. */
-static void wq_end_delay(struct wq_cs *cs, struct wq_entry *e)
+static void end_delay(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 	s64 due = wq_delay_due(&q->heap, e);
@@ -313,14 +313,14 @@ static void wq_end_delay(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* Handle the first delayed entry, which is due.  After a shut down: release one. */
-static void wq_handle_due(struct wq_cs *cs)
+static void handle_due(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
 	if (!q->shut) {
-		wq_end_delay(cs, wq_heap_first(&q->heap));
+		end_delay(cs, wq_heap_first(&q->heap));
 		return;
 	}
 	e = wq_heap_last(&q->heap);
@@ -339,7 +339,7 @@ void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	if (q->of_process && !q->shut && e->state & ENTRY_DELAYED &&
 	    wq_delay_due(&q->heap, e) <= wq_now(cs))
-		wq_end_delay(cs, e);
+		end_delay(cs, e);
 }
 
 /*
@@ -361,9 +361,9 @@ s64 wq_handle_times(struct wq_cs *cs)
 			break;
 		next = 0;
 		if (due <= lease)
-			wq_handle_due(cs);
+			handle_due(cs);
 		else
-			wq_handle_expired(cs);
+			handle_expired(cs);
 	}
 	next = min(next, resume);
 	q->armed = next;

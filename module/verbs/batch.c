@@ -44,7 +44,7 @@ void wq_prefetch_keys(struct wq *q, const struct wq_op *ops, unsigned int n)
  * because then the second attempt would fail too.  A lack of segments for the heap is no
  * error: mostly one of the three is enough.
  */
-static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
+static int prealloc_op(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)
 {
 	if (new_key) {
@@ -61,7 +61,7 @@ static int wq_prealloc(const struct wq *q, const struct wq_op *op, bool new_key,
 	return 0;
 }
 
-static void wq_prealloc_free(const struct wq *q, const struct wq_op *op, struct wq_prealloc *pre)
+static void prealloc_free(const struct wq *q, const struct wq_op *op, struct wq_prealloc *pre)
 {
 	if (pre->key) {
 		/* A key that was not inserted may not have been initialized. */
@@ -94,7 +94,7 @@ static noinline int apply_again(struct wq_cs *cs, struct wq_batch *b,
 		wq_user_reclaim(user);
 		b->reclaimed = true;
 	}
-	ret = wq_prealloc(q, op, step->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
+	ret = prealloc_op(q, op, step->inserts, &pre, b->gfp | WQ_GFP_REFUSE);
 	wq_lock(cs, q);
 	/*
 	 * Allocations that @pre does not cover may use the reserves, but not on behalf of a
@@ -104,7 +104,7 @@ static noinline int apply_again(struct wq_cs *cs, struct wq_batch *b,
 		gfp |= __GFP_HIGH;
 	if (!ret)
 		ret = step->apply(cs, b, op, &pre, gfp);
-	wq_prealloc_free(q, op, &pre);
+	prealloc_free(q, op, &pre);
 	return ret;
 }
 

@@ -60,7 +60,7 @@ static u32 wq_holder(const struct wq_consumer *c)
 }
 
 /* Why an entry is parked.  The text of a key that was given back too often needs no memory. */
-static noinline void wq_park_info(const struct wq_entry *e, struct wq_key_info *info)
+static noinline void park_info(const struct wq_entry *e, struct wq_key_info *info)
 {
 	info->error = wq_entry_error(e);
 	if (e->reason) {
@@ -105,7 +105,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 	if (e->state & ENTRY_PROCESSING)
 		info->holder = wq_holder(e->consumer);
 	if (unlikely((e->state & (ENTRY_PARKED | ENTRY_PROCESSING)) == ENTRY_PARKED))
-		wq_park_info(e, info);
+		park_info(e, info);
 	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY | ENTRY_PARKED)) {
 		const struct wq_times *t = wq_times_of(e);
 

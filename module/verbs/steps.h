@@ -258,7 +258,7 @@ static inline bool wq_embedded_try_coalesce(struct wq_embedded *x,
 }
 
 /*
- * Whether done resets the failures that wq_fail_entry() has counted.  A consumer that never
+ * Whether done resets the failures that fail_entry() has counted.  A consumer that never
  * uses the limiter does not know of them, and the key would be retained for ever.
  */
 static inline bool wq_forgets_failures(const struct wq_entry *e, const struct wq_op *op)

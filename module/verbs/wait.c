@@ -73,10 +73,10 @@ int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 	return ret;
 }
 
-static noinline int wq_try_get(struct wq *q, const struct wq_consumer *c,
-			       int (*get)(struct wq_cs *cs, void *arg), void *arg)
+static noinline int try_get(struct wq *q, const struct wq_consumer *c,
+			    int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
-	return __wq_try_get(q, c, get, arg);
+	return wq_try_get(q, c, get, arg);
 }
 
 struct wq_get_wait {
@@ -109,7 +109,7 @@ static int get_look(void *arg)
 	/* The signal may end or stop the task, so it takes no key. */
 	if (signal_pending(current))
 		return -ERESTARTSYS;
-	ret = wq_try_get(g->q, g->c, g->get, g->arg);
+	ret = try_get(g->q, g->c, g->get, g->arg);
 	return ret == -EAGAIN ? look_in_vain(g->q, g->c) : ret;
 }
 
@@ -143,7 +143,7 @@ int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 	 * the next one.
 	 */
 	if (ret == -ETIMEDOUT) {
-		int last = wq_try_get(q, c, get, arg);
+		int last = try_get(q, c, get, arg);
 
 		if (last != -EAGAIN)
 			ret = last;
@@ -228,7 +228,7 @@ bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_tab
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
-	int ret = wq_try_get(q, c, get, arg);
+	int ret = try_get(q, c, get, arg);
 
 	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, get, arg);
 }
@@ -238,7 +238,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_get_wait);
  * Whether a key may be available to a read only because it first ends the run of the last key:
  * that one if it is dirty, or a blocked one.
  */
-static bool wq_read_makes_ready(const struct wq *q, const struct wq_consumer *c)
+static bool read_makes_ready(const struct wq *q, const struct wq_consumer *c)
 {
 	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q));
 }
@@ -255,7 +255,7 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		q->polled_reads += !!c->read;
 	}
 	wq_catch_up(&cs);
-	if (wq_nr_available(q) || wq_read_makes_ready(q, c))
+	if (wq_nr_available(q) || read_makes_ready(q, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
 	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;

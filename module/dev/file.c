@@ -120,7 +120,7 @@ static void file_end(struct wq_file *f)
 	if (!list_empty(&f->forward[1].entry))
 		remove_wait_queue(&q->wr_wait, &f->forward[1]);
 	if (q)
-		wq_sources_end(q, f->c);
+		wq_close_sources(q, f->c);
 	wq_consumer_end(f->c);
 	if (q)
 		wq_put(q);

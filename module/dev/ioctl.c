@@ -97,7 +97,7 @@ static int open_attrs(const struct wq_attrs *args, struct file *file, struct wq 
 		ret = wq_mount_open_default(args, limiter, file->f_mode, path);
 		*q = ret ? NULL : wq_ref(wq_mount_queue(path));
 	} else {
-		*q = wq_name_new(args, 0, limiter);
+		*q = wq_create_for_caller(args, 0, limiter);
 		ret = PTR_ERR_OR_ZERO(*q);
 	}
 	return ret;

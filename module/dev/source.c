@@ -27,7 +27,7 @@ static int list_source(struct wq_call *call, struct wq_source_op *op)
 	return wq_call_copy_out(call, op);
 }
 
-static int attach_source(struct wq_call *call, struct wq_source_op *op)
+static int check_and_attach(struct wq_call *call, struct wq_source_op *op)
 {
 	size_t len = strnlen(op->prefix, sizeof(op->prefix));
 	int ret;
@@ -60,7 +60,7 @@ int wq_verb_source(struct wq_call *call, void *arg)
 	if (op->op != WQ_SOURCE_LIST && !(call->file->f_mode & FMODE_WRITE))
 		return -EACCES;
 	if (op->op == WQ_SOURCE_ATTACH)
-		return attach_source(call, op);
+		return check_and_attach(call, op);
 	if (op->op == WQ_SOURCE_DETACH)
 		may.arg = may.arg_size = 0;
 	if (memcmp(op, &may, sizeof(may)))

@@ -806,7 +806,7 @@ static void tree_put(struct fs_tree *tree)
 }
 
 /* No event for the source begins when this returns. */
-static void source_end(struct fs_source *src)
+static void source_unhook(struct fs_source *src)
 {
 	WRITE_ONCE(src->s, NULL);
 	spin_lock(&fs_lock);
@@ -818,7 +818,7 @@ static void source_end(struct fs_source *src)
 		tree_put(src->tree);
 }
 
-/* Begin to watch.  If it fails, the caller calls source_end(). */
+/* Begin to watch.  If it fails, the caller calls source_unhook(). */
 static int source_begin(struct fs_source *src, struct dentry *dir)
 {
 	struct inode *inode = d_inode(dir);
@@ -950,7 +950,7 @@ static int attach_file(struct wq_source *s, const struct wq_fs_args *args, struc
 	}
 	ret = ret ?: source_begin(src, file->f_path.dentry);
 	if (ret) {
-		source_end(src);
+		source_unhook(src);
 		/* Events in progress use @s. */
 		synchronize_rcu();
 		fsnotify_put_group(src->root.group);
@@ -980,7 +980,7 @@ static int fs_attach(struct wq_source *s, const void *arg)
 
 static void fs_unhook(struct wq_source *s)
 {
-	source_end(wq_source_private(s));
+	source_unhook(wq_source_private(s));
 }
 
 static void fs_free(struct wq_source *s)

@@ -409,7 +409,7 @@ static void free_keys(struct wq *q)
 
 static void queue_end(struct wq *q)
 {
-	wq_sources_end(q, NULL);
+	wq_close_sources(q, NULL);
 	wq_thread_stop(q);
 	wq_purge(q, true);
 	free_keys(q);

@@ -682,7 +682,7 @@ static void reap(struct work_struct *work)
 }
 
 /* Take the sources of a file, or all if @c is NULL, out of the list of @q, and close them. */
-void wq_sources_end(struct wq *q, const struct wq_consumer *c)
+void wq_close_sources(struct wq *q, const struct wq_consumer *c)
 {
 	struct wq_source *s, *next;
 	unsigned long flags;
@@ -705,7 +705,7 @@ void wq_sources_end(struct wq *q, const struct wq_consumer *c)
 	list_for_each_entry_safe(s, next, &ending, link)
 		source_close(s);
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_sources_end);
+EXPORT_SYMBOL_IF_KUNIT(wq_close_sources);
 
 static bool is_kind_name(const char kind[WQ_KIND_MAX])
 {
@@ -813,7 +813,7 @@ static int source_reserve(struct wq_source *s)
 	return ret;
 }
 
-static int source_attach(struct wq_source *s, const void *args, struct wq_source_op *op)
+static int source_start(struct wq_source *s, const void *args, struct wq_source_op *op)
 {
 	struct wq *q = s->q;
 	int ret = source_reserve(s);
@@ -868,7 +868,7 @@ int wq_source_attach(struct wq_consumer *c, struct wq_source_op *op)
 		module_put(kind->owner);
 		return PTR_ERR(s);
 	}
-	ret = source_attach(s, args, op);
+	ret = source_start(s, args, op);
 	kfree(args);
 	if (ret) {
 		source_shut(s);

@@ -12,7 +12,7 @@
 int wq_source_attach(struct wq_consumer *c, struct wq_source_op *op);
 int wq_source_detach(struct wq *q, u32 id, bool owner);
 int wq_source_next(struct wq *q, struct wq_source_op *op, char text[WQ_MAX_SOURCE_TEXT]);
-void wq_sources_end(struct wq *q, const struct wq_consumer *c);
+void wq_close_sources(struct wq *q, const struct wq_consumer *c);
 int wq_source_init(void);
 void wq_source_exit(void);
 

@@ -226,7 +226,7 @@ static int wq_dir_create(struct mnt_idmap *idmap, struct inode *dir, struct dent
 		return -ENOMEM;
 	if (!q) {
 		strscpy(plain.name, dentry->d_name.name, sizeof(plain.name));
-		q = wq_name_new(&plain, READ_ONCE(set->max_keys), NULL);
+		q = wq_create_for_caller(&plain, READ_ONCE(set->max_keys), NULL);
 		if (IS_ERR(q)) {
 			iput(inode);
 			return PTR_ERR(q);
@@ -323,7 +323,7 @@ static int check_found(const struct path *dir, struct dentry *dentry, const stru
 			       (fmode & FMODE_WRITE ? MAY_WRITE : 0));
 	if (ret || args->flags & WQ_OPEN_ACCEPT)
 		return ret;
-	return wq_name_differs(inode->i_private, args, limiter) ? -EEXIST : 0;
+	return wq_differs_from_asked(inode->i_private, args, limiter) ? -EEXIST : 0;
 }
 
 /**
@@ -350,7 +350,7 @@ int wq_mount_open(const struct path *dir, const struct wq_attrs *args, struct wq
 	if (!ret && !dentry && !(args->flags & WQ_OPEN_CREATE))
 		ret = -ENOENT;
 	if (!ret && !dentry) {
-		made = wq_name_new(args, READ_ONCE(set_of(inode)->max_keys), limiter);
+		made = wq_create_for_caller(args, READ_ONCE(set_of(inode)->max_keys), limiter);
 		if (IS_ERR(made))
 			return PTR_ERR(made);
 		/* From here on the queue has it. */

@@ -135,14 +135,15 @@ int wq_name_check_open(const struct wq_attrs *args)
 }
 
 /**
- * wq_name_new() - make a queue for the caller, and charge the caller for it
+ * wq_create_for_caller() - make a queue for the caller, and charge the caller for it
  * @args: arguments of WQ_IOC_OPEN, that have been checked
  * @max_keys: the default of @args->max_keys
  * @limiter: its limiter, NULL: wq_limiter_default_controller(); taken over even on error
  *
  * Return: the queue, or an ERR_PTR: -ENOMEM; -ENOSPC: the user's quota is used up.
  */
-struct wq *wq_name_new(const struct wq_attrs *args, u32 max_keys, struct wq_limiter *limiter)
+struct wq *wq_create_for_caller(const struct wq_attrs *args, u32 max_keys,
+				struct wq_limiter *limiter)
 {
 	struct wq_params params = {
 		.name = args->name, .no_map = args->flags & WQ_OPEN_NO_MAP,
@@ -184,7 +185,7 @@ struct wq *wq_name_new(const struct wq_attrs *args, u32 max_keys, struct wq_limi
 }
 
 /* Whether a queue that exists has other attributes than the caller asks for. */
-bool wq_name_differs(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
+bool wq_differs_from_asked(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
 {
 	struct wq_limiter_spec asked[WQ_MAX_LIMITERS], has[WQ_MAX_LIMITERS];
 	u32 nr_asked = 0, nr_has = 0;

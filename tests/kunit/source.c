@@ -93,7 +93,7 @@ static void an_event_in_progress_adds_no_key_after_detach_and_close(struct kunit
 	keys = wq_num_ready(q);
 	ret = wq_source_detach(q, 1, true);
 	events(attached[0], "detached");
-	wq_sources_end(q, c);
+	wq_close_sources(q, c);
 	for (i = 1; i < WQ_MAX_SOURCES; i++)
 		events(attached[i], "closed");
 	freed = nr_freed;
@@ -126,7 +126,7 @@ static void a_file_ends_while_another_one_detaches_its_source(struct kunit *test
 	ends_in_unhook = c;
 	KUNIT_EXPECT_EQ(test, wq_source_detach(q, 2, true), 0);
 	KUNIT_EXPECT_EQ(test, nr_unhooked, 1);
-	wq_sources_end(q, NULL);
+	wq_close_sources(q, NULL);
 	wq_source_unregister(&test_kind);
 	KUNIT_EXPECT_EQ(test, nr_freed, 2);
 	queue_destroy(q);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Delays: the heap of entries that need a run at a time, and the rules for a second delay.
+ * Delays: the heap of entries that need a run at a time.  module/delay.h has the rules for a second
+ * delay of a key.
  *
  * The heap orders the delayed entries of a queue by due time, and equal times by the
  * order of their adds.  It is a 4-ary heap in an array of 16-byte slots.  Each entry
@@ -172,9 +173,7 @@ int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_
  * @h: the heap
  * @e: the entry, delayed already or not
  * @due: the time, ns on the queue's clock
- * @flags: WQ_ADD_*: if @e is delayed already, WQ_ADD_KEEP_FIRST keeps the pending time
- *	and WQ_ADD_TAKE_LATEST replaces it; by default the earlier time applies, which
- *	is client-go's rule
+ * @flags: WQ_ADD_*, for an entry that is delayed already, see the rules in delay.h
  *
  * The caller has reserved the memory by wq_delay_reserve().
  *
@@ -183,8 +182,7 @@ int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_
 int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags)
 {
 	if (e->state & ENTRY_DELAYED) {
-		if (flags & WQ_ADD_TAKE_LATEST ||
-		    (!(flags & WQ_ADD_KEEP_FIRST) && due < wq_delay_due(h, e)))
+		if (wq_delay_moves(h, e, due, flags))
 			wq_heap_move(h, e, due);
 		return 0;
 	}

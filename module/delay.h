@@ -6,6 +6,8 @@
 #define _WQ_DELAY_H
 
 #include <linux/limits.h>
+#include <linux/minmax.h>
+#include <linux/overflow.h>
 #include <linux/types.h>
 
 #include "base/entry.h"
@@ -45,7 +47,67 @@ static inline s64 wq_heap_due(const struct wq_heap *h)
 	return h->count ? wq_heap_slot(h, 0)->due : S64_MAX;
 }
 
-/* The rules of delays. */
+/*
+ * The rules if a key has a delay and is added once more, or is ready and is added with a delay.
+ *
+ *	added		with		the key
+ *	with a delay	(no flag)	has the earlier one of both times, as in client-go
+ *			KEEP_FIRST	keeps its time
+ *			TAKE_LATEST	has the new time, but see wq_delay_limit()
+ *			COALESCE	has no delay if it is ready
+ *	without one	(no flag)	is ready, and keeps its time for one run more
+ *			DROP_DELAY	is ready, and has no delay any more
+ *			join_retry	keeps its time, if that is the one of its retry
+ */
+
+/* Whether an add with a delay until @due moves the pending time of @e. */
+static inline bool wq_delay_moves(const struct wq_heap *h, const struct wq_entry *e, s64 due,
+				  u32 flags)
+{
+	return flags & WQ_ADD_TAKE_LATEST ||
+	       (!(flags & WQ_ADD_KEEP_FIRST) && due < wq_heap_slot(h, e->heap)->due);
+}
+
+/*
+ * The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.debounce.
+ * @e may be delayed already.
+ */
+static inline s64 wq_delay_limit(const struct wq_entry *e, s64 due, s64 now, s64 debounce)
+{
+	struct wq_rank *rank = wq_rank_of(e);
+
+	if (!(e->state & ENTRY_DELAYED)) {
+		if (check_add_overflow(now, debounce, &rank->limit))
+			rank->limit = S64_MAX;
+		rank->limit = max(rank->limit, due);
+	}
+	return min(due, rank->limit);
+}
+
+/* Whether an add with a delay needs none, because the key is ready. */
+static inline bool wq_delay_is_needless(const struct wq_entry *e, u32 flags)
+{
+	return flags & WQ_ADD_COALESCE && e->state & ENTRY_DIRTY;
+}
+
+/* Whether an add without a delay drops the pending one. */
+static inline bool wq_delay_is_dropped(const struct wq_entry *e, u32 flags)
+{
+	return flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED;
+}
+
+/*
+ * Whether an add without a delay is coalesced with the retry that the entry waits for, see
+ * wq_params.join_retry.  The entry is delayed and nothing else: an add of a ready entry is
+ * coalesced with the run to come, and an add during a run is for the run after it, until the
+ * outcome shows that the run failed.
+ */
+static inline bool wq_delay_is_joined(const struct wq_entry *e, u32 flags)
+{
+	return e->state == ENTRY_DELAYED && e->failures &&
+	       !(flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_DROP_DELAY));
+}
+
 int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_prealloc *pre,
 		     gfp_t gfp);
 int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags);

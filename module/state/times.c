@@ -26,20 +26,6 @@ struct wq_entry *wq_next_due(struct wq_cs *cs)
 	return wq_heap_first(&cs->q->heap);
 }
 
-/* The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.debounce. */
-static noinline s64 debounce_due(struct wq_cs *cs, struct wq_entry *e, s64 due)
-{
-	struct wq_rank *rank = wq_rank_of(e);
-
-	wq_assert_locked(cs);
-	if (!(e->state & ENTRY_DELAYED)) {
-		if (check_add_overflow(wq_now(cs), cs->q->debounce, &rank->limit))
-			rank->limit = S64_MAX;
-		rank->limit = max(rank->limit, due);
-	}
-	return min(due, rank->limit);
-}
-
 /*
  * The level of an add.  A retry has the level of its run, and so has each failure that is added
  * during the run at least: the caller of wq_add_rate_limited() need not know the level.
@@ -82,7 +68,7 @@ int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	if (q->prioritized)
 		wq_priority_delay(e, level_of_add(e, op));
 	if (unlikely(q->debounce))
-		due = debounce_due(cs, e, due);
+		due = wq_delay_limit(e, due, wq_now(cs), q->debounce);
 	ret = wq_delay_set(&q->heap, e, due, op->flags);
 	trace_wq_delay(q, e, delay, true);
 	wq_arm(cs, wq_heap_due(&q->heap));
@@ -92,7 +78,7 @@ int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 /* The entry needs a run now.  Returns whether it is newly dirty. */
 int wq_set_dirty_by(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op)
 {
-	bool drop = op->flags & WQ_ADD_DROP_DELAY && e->state & ENTRY_DELAYED;
+	bool drop = wq_delay_is_dropped(e, op->flags);
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
@@ -113,17 +99,6 @@ static int set_dirty_in(struct wq_cs *cs, struct wq_entry *e, const struct wq_op
 {
 	wq_assert_locked(cs);
 	return delay > 0 ? wq_set_delayed(cs, e, op, delay) : wq_set_dirty_by(cs, e, op);
-}
-
-/*
- * Whether an add is coalesced with the retry that the entry waits for.  The entry is delayed and
- * nothing else: an add of a ready entry is coalesced with the run to come, and an add during a run
- * is for the run after it, until the outcome shows that the run failed.
- */
-static bool joins_retry(const struct wq_entry *e, const struct wq_op *op)
-{
-	return e->state == ENTRY_DELAYED && e->failures && op->delay <= 0 &&
-	       !(op->flags & (WQ_ADD_RATE_LIMITED | WQ_ADD_DROP_DELAY));
 }
 
 /* Coalesce an add with the retry that the entry waits for. */
@@ -172,7 +147,7 @@ static noinline int set_dirty_joining(struct wq_cs *cs, struct wq_entry *e, cons
 	int ret;
 
 	wq_assert_locked(cs);
-	if (joins_retry(e, op))
+	if (op->delay <= 0 && wq_delay_is_joined(e, op->flags))
 		return coalesce_with_retry(cs, e, op);
 	/* The run that a ready entry waits for is the retry, so this adds no delay. */
 	if (limited && (e->state & (ENTRY_DIRTY | ENTRY_PROCESSING)) == ENTRY_DIRTY)
@@ -201,7 +176,7 @@ int wq_entry_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *
 		fail_finally(cs, e, op);
 		return 0;
 	}
-	if (op->flags & WQ_ADD_COALESCE && e->state & ENTRY_DIRTY)
+	if (wq_delay_is_needless(e, op->flags))
 		delay = 0;
 	/* Reserve first: after this nothing fails, so the limiter can count and the key unpark. */
 	if ((limited || delay > 0) &&

@@ -302,22 +302,6 @@ static int controller_process(struct controller_worker *w, s64 timeout)
 	return ret;
 }
 
-/* Wake getters for the keys that are available, as a worker that was woken takes none. */
-static void controller_pass_on(struct wq *q)
-{
-	struct wq_cs cs;
-	u32 n, m;
-
-	wq_lock(&cs, q);
-	n = wq_gets_paused(q) ? 0 : wq_nr_available(q);
-	wq_unlock(&cs);
-	/* A hold of the lock of the wait queue wakes few. */
-	for (n = min_t(u32, n, WQ_MAX_WORKERS); n; n -= m) {
-		m = min_t(u32, n, WQ_WAKE_MAX);
-		wake_up_nr(&q->getters, m);
-	}
-}
-
 /*
  * Threads.
  */
@@ -352,7 +336,8 @@ static int controller_thread(void *arg)
 		/* After a plain shut down no get waits, but keys can be given back: wait here. */
 		wq_sleep(&q->getters, idle, S64_MAX, controller_look, w);
 	}
-	controller_pass_on(q);
+	/* This worker may have been woken for a key, and ends. */
+	wq_pass_on(q, WQ_MAX_WORKERS);
 	complete(&c->ended);
 	return 0;
 }
@@ -477,7 +462,7 @@ static void pool_turn(struct work_struct *work)
 	WRITE_ONCE(w->task, NULL);
 
 	if (ret == -ECANCELED)
-		controller_pass_on(c->params.q);
+		wq_pass_on(c->params.q, WQ_MAX_WORKERS);
 	else if (ret != -EAGAIN && ret != -ESHUTDOWN)
 		queue_work(c->params.pool, work);
 }
@@ -505,7 +490,7 @@ static void pool_run(struct wq_controller *c)
 
 	for (i = 0; i < c->n; i++)
 		add_wait_queue_exclusive(&q->getters, &c->workers[i].entry);
-	controller_pass_on(q);
+	wq_pass_on(q, WQ_MAX_WORKERS);
 }
 
 /*
@@ -520,7 +505,7 @@ static void pool_join(struct wq_controller *c)
 		pool_unwait(&c->workers[i]);
 	for (i = 0; i < c->n; i++)
 		if (cancel_work_sync(&c->workers[i].work))
-			controller_pass_on(c->params.q);
+			wq_pass_on(c->params.q, WQ_MAX_WORKERS);
 	lockdep_unregister_key(&c->work_key);
 }
 

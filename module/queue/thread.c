@@ -103,12 +103,8 @@ static enum hrtimer_restart timer_fn(struct hrtimer *timer)
 	if (next != S64_MAX && !hrtimer_is_queued(timer))
 		wq_start_timer(q, next);
 	wq_unlock(&cs);
-	if (!come)
-		return HRTIMER_NORESTART;
-	wake_up(&q->getters);
-	wake_up_poll(&q->rd_wait, EPOLLIN | EPOLLRDNORM);
-	/* A run can end by a lease that expired, and no other process may look at the queue. */
-	wq_wake_waiters(&q->overdue, poll_to_key(EPOLLIN | EPOLLRDNORM));
+	if (come)
+		wq_wake_for_times(q);
 	return HRTIMER_NORESTART;
 }
 

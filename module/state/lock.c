@@ -28,9 +28,12 @@
  *					others there, and wq.overdue, until a call has caught up
  *	room for a key			all of wr_wait, EPOLLOUT
  *	bytes of the user		all of wr_wait of queues that lack bytes, see base/quota.c
- *	shut down			all of wr_wait, EPOLLOUT, so that they see EPOLLERR
+ *	shut down			all of getters, by wq_shut(), and all of wr_wait, EPOLLOUT,
+ *					so that they see EPOLLERR
+ *	a controller stops		all of getters, by wq_controller_stop()
  *	no get can find a key any more	all of getters, rd_wait and wr_wait, EPOLLHUP
  *	deserted			all of getters, rd_wait and wr_wait, EPOLLPRI
+ *	a run or a drain has ended	all of wq_fence.waiters, see base/fence.c
  *
  * No wake-up is lost: a waiter adds itself to the wait queue, then takes the lock and looks for
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
@@ -38,10 +41,10 @@
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.  An idle worker with a
  * pool is no task, but adds its entry and looks in the same order, see pool_wait().
  *
- * An exclusive waiter that was woken and takes no key passes the wake-up on.  A getter does so if
- * keys are available after its last look, see wq_get_slow().  A poller may never look again, as its
- * process ends: then the end of its file does it, see wq_consumer_end().  If another process shares
- * the file, that is later.
+ * An exclusive waiter that was woken and takes no key passes the wake-up on, by wq_pass_on().  A
+ * getter does so if keys are available after its last look, and a worker when it ends.  A poller
+ * may never look again, as its process ends: then the end of its file does it, see
+ * wq_consumer_end().  If another process shares the file, that is later.
  *
  * The key of a file's last read: the next read of the file ends the run of that key first.  Only
  * that can make a key available which is dirty or blocked, so poll of that file reports EPOLLIN.
@@ -259,6 +262,34 @@ void wq_wake(const struct wq_cs *cs)
 		wq_user_wake(w->user);
 	if (unlikely(w->others & WQ_WAKE_RELEASE))
 		q->release(q, w->released);
+}
+
+/* Times have come: wake those that wait, and handle the times then, see queue/thread.c. */
+void wq_wake_for_times(struct wq *q)
+{
+	wake_up(&q->getters);
+	wake_up_poll(&q->rd_wait, EPOLLIN | EPOLLRDNORM);
+	/* A run can end by a lease that expired, and no other process may look at the queue. */
+	wq_wake_waiters(&q->overdue, poll_to_key(EPOLLIN | EPOLLRDNORM));
+}
+
+/*
+ * A getter was woken, or may have been, and takes no key: wake others for the keys that are
+ * available, @most of them.
+ */
+void wq_pass_on(struct wq *q, u32 most)
+{
+	struct wq_cs cs;
+	u32 n, m;
+
+	wq_lock(&cs, q);
+	n = wq_gets_paused(q) ? 0 : wq_nr_available(q);
+	wq_unlock(&cs);
+	/* The lock orders the look at the wait queue.  A hold of its lock wakes few. */
+	for (n = min(n, most); n && waitqueue_active(&q->getters); n -= m) {
+		m = min_t(u32, n, WQ_WAKE_MAX);
+		wake_up_nr(&q->getters, m);
+	}
 }
 
 /* Free the entries that were removed in a critical section, after it. */

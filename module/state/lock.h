@@ -60,6 +60,8 @@ void wq_unlock(struct wq_cs *cs)
 void wq_start_timer(struct wq *q, s64 when);
 void wq_rearm(struct wq *q);
 void wq_wake(const struct wq_cs *cs);
+void wq_wake_for_times(struct wq *q);
+void wq_pass_on(struct wq *q, u32 most);
 int wq_wake_lacking(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key);
 bool wq_grow_share(struct wq_cs *cs);
 void wq_free_entries(const struct wq_cs *cs);
@@ -141,17 +143,9 @@ static inline bool wq_has_waiters(const struct wq_cs *cs)
 /*
  * Leave a critical section, and do what follows from it:
  *
- *  - for each entry that became ready, wake one getter and one exclusive reader;
- *  - if any entry became ready, wake all other readers;
- *  - if a key became dirty that a file's last read took, wake all readers;
- *  - if a run ended or was dropped, for which tasks or files wait, wake them;
- *  - if the last run of an embedded entry ended, release the entry;
- *  - if the queue was shut down, wake all writers;
- *  - if more gets of a queue that is shut down fail now, wake all getters and pollers;
  *  - if nothing is ready or processing any more, end the drain;
- *  - if a queue without its name is deserted now, wake all getters and pollers;
- *  - if the queue was full or its adds were paused, and there is room now, wake all writers;
- *  - if it gave bytes of its user back, wake all writers of the user's queues that lack bytes;
+ *  - make the wake-ups that the head of state/lock.c lists;
+ *  - if the last run of an embedded entry ended, release the entry;
  *  - if times have to be handled earlier than planned, wake the thread or set the timer;
  *  - free entries.
  */

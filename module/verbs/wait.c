@@ -73,12 +73,6 @@ int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 	return ret;
 }
 
-static noinline int try_get(struct wq *q, const struct wq_consumer *c,
-			    int (*get)(struct wq_cs *cs, void *arg), void *arg)
-{
-	return wq_try_get(q, c, get, arg);
-}
-
 struct wq_get_wait {
 	struct wq *q;
 	const struct wq_consumer *c;
@@ -109,7 +103,7 @@ static int get_look(void *arg)
 	/* The signal may end or stop the task, so it takes no key. */
 	if (signal_pending(current))
 		return -ERESTARTSYS;
-	ret = try_get(g->q, g->c, g->get, g->arg);
+	ret = wq_try_get(g->q, g->c, g->get, g->arg);
 	return ret == -EAGAIN ? look_in_vain(g->q, g->c) : ret;
 }
 
@@ -131,7 +125,6 @@ int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		.exclusive = true,
 	};
 	struct wq_cs cs;
-	bool more;
 	int ret;
 
 	ret = wq_sleep(&q->getters, how, deadline, get_look, &g);
@@ -143,19 +136,17 @@ int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 	 * the next one.
 	 */
 	if (ret == -ETIMEDOUT) {
-		int last = try_get(q, c, get, arg);
+		int last = wq_try_get(q, c, get, arg);
 
 		if (last != -EAGAIN)
 			ret = last;
 	}
-	wq_lock(&cs, q);
-	if (ret == -ERESTARTSYS)
+	if (ret == -ERESTARTSYS) {
+		wq_lock(&cs, q);
 		wq_catch_up(&cs);
-	more = wq_nr_available(q) && !wq_gets_paused(q);
-	wq_unlock(&cs);
-	/* Ordered by the lock, as in __wq_unlock(). */
-	if (more && waitqueue_active(&q->getters))
-		wake_up(&q->getters);
+		wq_unlock(&cs);
+	}
+	wq_pass_on(q, 1);
 	return ret;
 }
 
@@ -228,7 +219,7 @@ bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_tab
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
-	int ret = try_get(q, c, get, arg);
+	int ret = wq_try_get(q, c, get, arg);
 
 	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, get, arg);
 }

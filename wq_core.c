@@ -13,7 +13,6 @@
  */
 #include <linux/export.h>
 #include <linux/preempt.h>
-#include <linux/slab.h>
 
 #include "core.h"
 #include "verbs/steps.h"

@@ -17,7 +17,6 @@
 #include <linux/err.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
-#include <linux/module.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
 

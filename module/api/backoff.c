@@ -13,7 +13,6 @@
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
-#include <linux/module.h>
 #include <linux/overflow.h>
 #include <linux/random.h>
 #include <linux/sched.h>

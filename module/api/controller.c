@@ -48,9 +48,7 @@
 #include <linux/kernel.h>
 #include <linux/kthread.h>
 #include <linux/minmax.h>
-#include <linux/module.h>
 #include <linux/overflow.h>
-#include <linux/preempt.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/stdarg.h>

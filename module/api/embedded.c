@@ -40,7 +40,6 @@
  */
 #include <linux/debugobjects.h>
 #include <linux/export.h>
-#include <linux/hrtimer.h>
 #include <linux/preempt.h>
 
 #include <trace/events/wq.h>

@@ -18,7 +18,6 @@
  *    its stack.  They are fences of one waiter, see base/fence.c.
  *  - New embedded entries are added ahead of the mark, so the flush does not see them.
  */
-#include <linux/err.h>
 #include <linux/export.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>

@@ -7,7 +7,6 @@
  * kernel objects apart from memory that users fill.
  */
 #include <linux/export.h>
-#include <linux/log2.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/string_helpers.h>

@@ -37,7 +37,6 @@
  * wait.  Nothing allocates, frees or asks a security module under it.
  */
 #include <linux/capability.h>
-#include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/module.h>
 #include <linux/rbtree.h>

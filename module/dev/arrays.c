@@ -17,8 +17,8 @@
 #include <linux/uaccess.h>
 
 #include "core.h"
-#include "dev/arrays.h"
 #include "dev/call.h"
+#include "dev/verbs.h"
 #include "state/park.h"
 #include "state/times.h"
 #include "verbs/array.h"

@@ -2,11 +2,9 @@
 /*
  * The verbs of /dev/wq on a queue and on one key.
  */
-#include <linux/bitops.h>
 #include <linux/capability.h>
 #include <linux/err.h>
 #include <linux/file.h>
-#include <linux/module.h>
 #include <linux/nospec.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -14,7 +12,7 @@
 #include "base/quota.h"
 #include "core.h"
 #include "dev/call.h"
-#include "dev/control.h"
+#include "dev/verbs.h"
 #include "order/priority.h"
 #include "queue/attr.h"
 #include "queue/stat.h"

@@ -18,13 +18,9 @@
 #include <linux/path.h>
 #include <linux/uaccess.h>
 
-#include "dev/arrays.h"
 #include "dev/call.h"
-#include "dev/control.h"
 #include "dev/ioctl.h"
-#include "dev/list.h"
-#include "dev/source.h"
-#include "dev/wait.h"
+#include "dev/verbs.h"
 #include "queue/attr.h"
 #include "queue/queue.h"
 #include "ratelimit.h"

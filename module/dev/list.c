@@ -9,7 +9,7 @@
 #include <linux/time_namespace.h>
 
 #include "dev/call.h"
-#include "dev/list.h"
+#include "dev/verbs.h"
 #include "state/state.h"
 #include "verbs/key.h"
 

@@ -6,7 +6,7 @@
 #include <linux/uaccess.h>
 
 #include "dev/call.h"
-#include "dev/source.h"
+#include "dev/verbs.h"
 #include "queue/source.h"
 
 static int list_source(struct wq_call *call, struct wq_source_op *op)

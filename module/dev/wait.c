@@ -8,7 +8,6 @@
  * the end of the queue drops its keys, which ends the waits.
  */
 #include <linux/anon_inodes.h>
-#include <linux/bitops.h>
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -19,7 +18,7 @@
 
 #include "base/quota.h"
 #include "dev/call.h"
-#include "dev/wait.h"
+#include "dev/verbs.h"
 #include "queue/queue.h"
 #include "verbs/wait.h"
 #include "verbs/watch.h"

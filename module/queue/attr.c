@@ -23,7 +23,6 @@
 #include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/capability.h>
-#include <linux/cred.h>
 #include <linux/export.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>

@@ -58,7 +58,6 @@
  * module that follows a detach would fail otherwise.  wq_kinds_lock is a mutex, because the kinds
  * change only when modules come and go, and nothing else happens under it.
  */
-#include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/ctype.h>
 #include <linux/err.h>

@@ -14,7 +14,6 @@
  * from one critical section, which is O(1) in the number of keys.
  */
 #include <linux/export.h>
-#include <linux/log2.h>
 #include <linux/string.h>
 
 #include "order/groups.h"

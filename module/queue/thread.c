@@ -52,7 +52,6 @@
 #include <linux/freezer.h>
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
-#include <linux/sched/signal.h>
 
 #include "queue/thread.h"
 #include "state/pause.h"

@@ -7,7 +7,6 @@
 
 #include <linux/cache.h>
 #include <linux/hrtimer.h>
-#include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/lockdep.h>

@@ -2,7 +2,6 @@
 /*
  * The steps of a key's state, and the look-up of entries.  state/state.h has those that are inline.
  */
-#include <linux/slab.h>
 
 #include "state/state.h"
 

@@ -7,7 +7,6 @@
  * need is allocated, and the verb is tried once more.  If the bytes of the queue's user are used
  * up, the idle entries of that user's queues are freed first.
  */
-#include <linux/prefetch.h>
 #include <linux/rcupdate.h>
 
 #include "verbs/batch.h"

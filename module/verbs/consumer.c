@@ -5,7 +5,6 @@
  * A consumer holds its entries in two lists: those in wq_consumer.again were given back before.
  * When it ends, it gives all of them back, WQ_BATCH in a hold of the lock.
  */
-#include <linux/cred.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 

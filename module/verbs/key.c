@@ -3,7 +3,6 @@
  * Reports of keys, and what can be done with one key.
  */
 #include <linux/pid_namespace.h>
-#include <linux/preempt.h>
 
 #include "state/idle.h"
 #include "state/park.h"

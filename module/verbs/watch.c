@@ -16,7 +16,6 @@
  * caller would repeat them: the disable stops the runs, and the consumer still needs the change.
  */
 #include <linux/export.h>
-#include <linux/slab.h>
 
 #include "verbs/key.h"
 #include "verbs/steps.h"

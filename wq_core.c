@@ -33,7 +33,7 @@ static noinline int add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
  * An add has failed with @ret.  If that is because of memory or bytes, and the caller may sleep, it
  * is tried again, see verbs/batch.c.
  */
-static noinline int retry_add(struct wq *q, struct wq_op *op, int ret, gfp_t gfp)
+static int retry_add(struct wq *q, struct wq_op *op, int ret, gfp_t gfp)
 {
 	static const struct wq_batch_step step = { .apply = wq_batch_add_one, .inserts = true };
 	struct wq_batch b = {
@@ -164,7 +164,7 @@ static __always_inline int read_one(struct wq_cs *cs, struct wq_read *r, wq_done
 }
 
 /* The first look of a read, which mostly finds a key. */
-static __always_inline int read_now(struct wq_cs *cs, void *arg)
+static int read_now(struct wq_cs *cs, void *arg)
 {
 	return read_one(cs, arg, __wq_entry_done);
 }
@@ -272,8 +272,8 @@ int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags
 }
 EXPORT_SYMBOL_GPL(wq_add_after);
 
-static __always_inline void fill_item(const struct wq *q, struct wq_item *item,
-				      struct wq_entry *e)
+static void fill_item(const struct wq *q, struct wq_item *item,
+		      struct wq_entry *e)
 {
 	*item = (struct wq_item){
 		.key = wq_key_data(e),
@@ -337,7 +337,7 @@ EXPORT_SYMBOL_GPL(wq_get);
 
 static int done_item(struct wq_cs *cs, const struct wq_item *item, struct wq_op *op)
 {
-	struct wq_entry *e = __wq_lookup_item(cs, item);
+	struct wq_entry *e = wq_lookup_item(cs, item);
 
 	if (!e)
 		return -ESTALE;
@@ -380,7 +380,7 @@ int wq_done(struct wq *q, const struct wq_item *item)
 	int ret = -ESTALE;
 
 	__wq_lock(&cs, q);
-	e = __wq_lookup_item(&cs, item);
+	e = wq_lookup_item(&cs, item);
 	/* The token is checked here, so that the op is constant. */
 	if (e && !wq_check_held(&q->kernel, e, item->token))
 		ret = __wq_entry_done(&cs, &q->kernel, e, &op, NULL, 0);

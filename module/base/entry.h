@@ -223,8 +223,9 @@ static inline struct wq_entry *wq_ranked_entry(struct wq_rank *r)
 }
 
 /*
- * Prefetch an entry and its rank, which together have three cache lines.  Always inline, as all
- * functions that only prefetch: otherwise the compiler may drop the call as one without effects.
+ * Prefetch an entry and its rank, which together have three cache lines.  The orders have the gain.
+ * Inline, as all functions that only prefetch: otherwise the compiler may drop the call as one
+ * without effects.
  */
 static inline void wq_rank_prefetch(const struct wq_entry *e)
 {
@@ -271,7 +272,7 @@ static inline u32 wq_key_bytes(u32 prefix, u32 len)
 }
 
 /* Copy a key.  memcpy() is a call, which costs more than a key of 8 to 16 bytes. */
-static __always_inline void wq_key_copy(u8 *to, const u8 *key, u32 len)
+static inline void wq_key_copy(u8 *to, const u8 *key, u32 len)
 {
 	if (len < sizeof(u64) || len > 2 * sizeof(u64)) {
 		memcpy(to, key, len);

@@ -92,7 +92,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_counters_renew);
  * and then reads the generation does not see the first one, and a producer that reads the last
  * generation and then takes a mark does not take the old value.
  */
-static noinline void counter_wrap(struct wq_counters *m, u32 *counter)
+static void counter_wrap(struct wq_counters *m, u32 *counter)
 {
 	wq_counters_renew(m);
 	/* Pairs with the acquire of the counter by a reader. */

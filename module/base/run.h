@@ -75,7 +75,7 @@ static inline void wq_run_start(struct wq_runs *r, struct wq_entry *e)
 }
 
 /* The run of an entry ends. */
-static __always_inline void wq_run_end(struct wq_runs *r, const struct wq_entry *e)
+static inline void wq_run_end(struct wq_runs *r, const struct wq_entry *e)
 {
 	u32 i = wq_token_index(e->token);
 
@@ -86,7 +86,7 @@ static __always_inline void wq_run_end(struct wq_runs *r, const struct wq_entry 
 }
 
 /* The entry that the get with this token handed out, if it is still held and has a place. */
-static __always_inline struct wq_entry *wq_run_find(const struct wq_runs *r, u64 token)
+static inline struct wq_entry *wq_run_find(const struct wq_runs *r, u64 token)
 {
 	unsigned long place = r->place[wq_token_index(token)];
 	struct wq_entry *e = (struct wq_entry *)place;

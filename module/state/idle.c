@@ -12,7 +12,7 @@
 #include "state/idle.h"
 
 /* Remove an entry, which is in no list, from the table. */
-noinline void wq_remove(struct wq_cs *cs, struct wq_entry *e)
+void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -66,7 +66,7 @@ unsigned int wq_try_evict_idle(struct wq *q, unsigned int n)
 EXPORT_SYMBOL_IF_KUNIT(wq_evict_idle);
 
 /* __wq_retire_if_unused() of an entry whose failures are remembered, or that is not kept. */
-noinline void wq_retire_slow(struct wq_cs *cs, struct wq_entry *e)
+void wq_retire_slow(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 

@@ -106,7 +106,7 @@ void wq_rearm(struct wq *q)
 }
 
 /* See wq_now(). */
-noinline s64 wq_read_clock(struct wq_cs *cs)
+s64 wq_read_clock(struct wq_cs *cs)
 {
 	struct wq_clock *clock = cs->q->clock;
 
@@ -206,7 +206,7 @@ int wq_wake_lacking(struct wait_queue_entry *entry, unsigned int mode, int flags
 }
 
 /* See wq_has_bytes(). */
-noinline bool wq_grow_share(struct wq_cs *cs)
+bool wq_grow_share(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
@@ -335,7 +335,7 @@ void wq_end_drain(struct wq_cs *cs, int result)
  * The part of wq_unlock() for a queue that is shut down, that lost its name, or whose writers wait
  * for room.  Leaves the critical section.
  */
-noinline void wq_unlock_special(struct wq_cs *cs)
+void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)
 {
 	bool hup = false, deserted = false;

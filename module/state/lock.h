@@ -107,7 +107,7 @@ static inline bool wq_gets_paused(const struct wq *q)
 }
 
 /* Whether the queue's user may have the bytes of one more key. */
-static __always_inline bool wq_has_bytes(struct wq_cs *cs)
+static inline bool wq_has_bytes(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 

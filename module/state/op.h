@@ -102,8 +102,8 @@ int wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome);
  * wq_op_init() for done, touch and give back.  If the token has an index, the key's hash is not
  * needed.
  */
-static __always_inline int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key,
-					    size_t len, u64 token)
+static inline int wq_op_init_token(const struct wq *q, struct wq_op *op, const void *key,
+				   size_t len, u64 token)
 {
 	if (unlikely(!wq_token_index(token))) {
 		wq_op_init(q, op, key, len);

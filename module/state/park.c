@@ -83,7 +83,7 @@ static void clear_parked(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* A parked key is added or kicked.  The caller makes it wait for a run. */
-noinline void wq_unpark(struct wq_cs *cs, struct wq_entry *e)
+void wq_unpark(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	clear_parked(cs, e);
@@ -109,8 +109,7 @@ static void drop_parked(struct wq_cs *cs)
 }
 
 /* Park an entry whose state is PARKED alone, and which is in no list.  Takes @reason over. */
-noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
-			     struct wq_reason *reason)
+void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error, struct wq_reason *reason)
 {
 	struct wq *q = cs->q;
 
@@ -140,7 +139,7 @@ noinline void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
  * A key failed and is given up.  If it waits for another run, an add came that would also end its
  * parking: its failures are forgotten instead.  If it is processing, it is parked after that.
  */
-noinline void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
+void wq_give_up(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	/* A shut down has dropped the delay, but its entry may still be in the heap. */
@@ -191,6 +190,17 @@ bool wq_park_after_run(struct wq_cs *cs, struct wq_entry *e, u32 error, struct w
 	return false;
 }
 
+/* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
+int wq_park_with_cause(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
+{
+	wq_assert_locked(cs);
+	if (!wq_park_after_run(cs, e, cause ? cause->error : 0, cause ? cause->reason : NULL))
+		return WQ_RESULT_READY;
+	if (cause)
+		cause->reason = NULL;
+	return WQ_RESULT_PARKED;
+}
+
 /* Make a parked key ready, with its failures forgotten.  Returns false if it is not parked. */
 bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e)
 {
@@ -215,6 +225,15 @@ void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e)
 	if (e->disabled)
 		wq_entry_set_deferred(e, false);
 	wq_forget_entry(cs, e);
+}
+
+/*
+ * Whether an add to a disabled key is refused.  A run that was given back still comes, and a plain
+ * add takes no lock to be coalesced with it.
+ */
+bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op)
+{
+	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain(op));
 }
 
 /* Refuse adds of a key from now on, and drop what it waits for.  A run in progress goes on. */

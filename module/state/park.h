@@ -8,13 +8,14 @@
 #include "state/state.h"
 
 void wq_unpark(struct wq_cs *cs, struct wq_entry *e);
-void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error,
-			     struct wq_reason *reason);
+void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error, struct wq_reason *reason);
 bool wq_park_after_run(struct wq_cs *cs, struct wq_entry *e, u32 error,
 		       struct wq_reason *reason);
+int wq_park_with_cause(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause);
 void wq_give_up(struct wq_cs *cs, struct wq_entry *e);
 bool wq_kick_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_drop_entry(struct wq_cs *cs, struct wq_entry *e);
+bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op);
 void wq_disable_entry(struct wq_cs *cs, struct wq_entry *e);
 void wq_defer_entry(struct wq_cs *cs, struct wq_entry *e, s8 level);
 void wq_enable_entry(struct wq_cs *cs, struct wq_entry *e);

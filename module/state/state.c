@@ -8,14 +8,9 @@
 /* The entry of a key, or NULL. */
 struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len)
 {
-	struct wq_entry *e = __wq_lookup(cs, hash, key, len);
+	struct wq_entry *e = wq_lookup_entry(cs, hash, key, len);
 
 	return e && e->state & ENTRY_IDLE ? NULL : e;
-}
-
-struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item)
-{
-	return __wq_lookup_item(cs, item);
 }
 
 /*
@@ -84,7 +79,7 @@ static void wake_user(struct wq_cs *cs)
 }
 
 /* The queue uses less than it is charged for. */
-noinline void wq_shrink_share(struct wq_cs *cs)
+void wq_shrink_share(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
 
@@ -104,7 +99,7 @@ void wq_trim_share(struct wq_cs *cs)
 }
 
 /* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */
-noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
+void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 {
 	const struct wq_order_ops *order = cs->q->order;
 	void *data = cs->q->order_data;
@@ -127,7 +122,7 @@ noinline void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* The policy no longer counts an entry as handed out, which may make blocked entries available. */
-noinline void wq_release(struct wq_cs *cs, struct wq_entry *e)
+void wq_release(struct wq_cs *cs, struct wq_entry *e)
 {
 	const struct wq_order_ops *order = cs->q->order;
 	void *data = cs->q->order_data;
@@ -142,7 +137,27 @@ noinline void wq_release(struct wq_cs *cs, struct wq_entry *e)
 	cs->wakes.ready += order->len(data) - before;
 }
 
-noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
+/* Make a dirty entry ready. */
+static __always_inline void push(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (q->order) {
+		wq_push_order(cs, e);
+	} else {
+		cs->wakes.ready++;
+		list_add_tail(&e->link, &q->fifo);
+		q->nr_fifo++;
+	}
+}
+
+void wq_push(struct wq_cs *cs, struct wq_entry *e)
+{
+	push(cs, e);
+}
+
+void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 
@@ -155,16 +170,10 @@ noinline void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e)
 		if (e->consumer->read == e && e->consumer->polled)
 			cs->wakes.others |= WQ_WAKE_READERS;
 	} else {
-		__wq_push(cs, e);
+		push(cs, e);
 	}
 	q->adds++;
 	wq_trace_add(q, e, false);
-}
-
-/* __wq_push() for callers that are not frequent. */
-noinline void wq_push(struct wq_cs *cs, struct wq_entry *e)
-{
-	__wq_push(cs, e);
 }
 
 /* __wq_set_dirty() for callers that are not frequent. */
@@ -193,7 +202,7 @@ static void release_embedded(struct wq_cs *cs, struct wq_embedded *x)
 }
 
 /* A run of an entry with fences has ended, or with @all it was dropped, see wq_fences_end(). */
-noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
+void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
 {
 	struct wq_fence *ended = cs->wakes.fences;
 
@@ -205,6 +214,23 @@ noinline void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bo
 		return;
 	cs->wakes.others |= WQ_WAKE_FENCES;
 	trace_wq_flush_end(cs->q, e, result);
+}
+
+/* The run of an entry, which is embedded or has waits, ends by a done with these flags. */
+void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
+{
+	int result = flags & WQ_ADD_RATE_LIMITED ? WQ_END_FAILED : WQ_END_DONE;
+
+	wq_assert_locked(cs);
+	if (e->state & ENTRY_PARKED || flags & OP_PARK)
+		result = WQ_END_GAVE_UP;
+	if (wq_is_embedded(e)) {
+		/* A flush without a run to wait for reports how the last one ended. */
+		wq_embedded_of(e)->end = result;
+		if (!e->waited)
+			return;
+	}
+	wq_end_fences(cs, e, result, false);
 }
 
 /* Take a ready entry out of the policy or out of wq.requeued. */
@@ -293,7 +319,7 @@ void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* wq_drop_hold() for callers that are not frequent. */
-static noinline void drop_hold(struct wq_cs *cs, struct wq_entry *e)
+static void drop_hold(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_drop_hold(cs, e);
 }

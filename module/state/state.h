@@ -54,7 +54,6 @@
 #include "state/trace.h"
 
 struct wq_entry *wq_lookup(struct wq_cs *cs, u32 hash, const void *key, size_t len);
-struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item);
 struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
 struct wq_entry *wq_any(struct wq_cs *cs);
 void wq_push_order(struct wq_cs *cs, struct wq_entry *e);
@@ -67,6 +66,7 @@ s64 wq_oldest_start(struct wq_consumer *c);
 void wq_running_insert(struct wq *q, struct wq_consumer *c);
 void wq_renew_map(struct wq_cs *cs);
 void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all);
+void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags);
 void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e);
 void wq_unhold(struct wq_cs *cs, struct wq_entry *e);
@@ -77,8 +77,8 @@ s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *o
 void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len);
 
 /* The entry of a key, which may be idle, or NULL. */
-static inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const void *key,
-					   size_t len)
+static inline struct wq_entry *wq_lookup_entry(struct wq_cs *cs, u32 hash, const void *key,
+					       size_t len)
 {
 	wq_assert_locked(cs);
 	return wq_table_find(&cs->q->table, hash, key, len);
@@ -90,8 +90,7 @@ static inline struct wq_entry *__wq_lookup(struct wq_cs *cs, u32 hash, const voi
  * not read before the table has it.  An embedded entry is not in the table.  If its object was
  * freed, the caller must not use the item.
  */
-static __always_inline struct wq_entry *__wq_lookup_item(struct wq_cs *cs,
-							 const struct wq_item *item)
+static inline struct wq_entry *wq_lookup_item(struct wq_cs *cs, const struct wq_item *item)
 {
 	wq_assert_locked(cs);
 	if (!item->token)
@@ -104,7 +103,7 @@ static __always_inline struct wq_entry *__wq_lookup_item(struct wq_cs *cs,
 }
 
 /* The first entry of wq.requeued or wq.fifo; NULL if both are empty. */
-static __always_inline struct wq_entry *wq_first_ready(struct wq *q)
+static inline struct wq_entry *wq_first_ready(struct wq *q)
 {
 	return list_first_entry_or_null(q->nr_requeued ? &q->requeued : &q->fifo,
 					struct wq_entry, link);
@@ -121,21 +120,6 @@ static inline void wq_cover_bytes(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	if (unlikely(q->mem.bytes > q->share.most))
 		wq_share_cover(q->user, &q->share, q->mem.bytes);
-}
-
-/* Make a dirty entry ready. */
-static __always_inline void __wq_push(struct wq_cs *cs, struct wq_entry *e)
-{
-	struct wq *q = cs->q;
-
-	wq_assert_locked(cs);
-	if (q->order) {
-		wq_push_order(cs, e);
-	} else {
-		cs->wakes.ready++;
-		list_add_tail(&e->link, &q->fifo);
-		q->nr_fifo++;
-	}
 }
 
 /*
@@ -171,13 +155,13 @@ static inline void wq_void_marks(struct wq_cs *cs, const struct wq_entry *e)
 }
 
 /* Remove @c from wq.running before its oldest run changes, and insert it after that. */
-static __always_inline void wq_running_del(struct wq *q, struct wq_consumer *c)
+static inline void wq_running_del(struct wq *q, struct wq_consumer *c)
 {
 	if (q->timed && c->nr_held)
 		rb_erase_cached(&c->node, &q->running);
 }
 
-static __always_inline void wq_running_add(struct wq *q, struct wq_consumer *c)
+static inline void wq_running_add(struct wq *q, struct wq_consumer *c)
 {
 	if (q->timed && c->nr_held)
 		wq_running_insert(q, c);
@@ -226,7 +210,7 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 }
 
 /* A run of an entry ends. */
-static __always_inline void wq_end_run(struct wq_cs *cs, struct wq_entry *e)
+static inline void wq_end_run(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;
 

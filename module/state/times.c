@@ -158,6 +158,23 @@ static noinline int set_dirty_joining(struct wq_cs *cs, struct wq_entry *e, cons
 	return ret;
 }
 
+/* wq_dispose() of an entry that was never in the table. */
+void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e)
+{
+	/* A look-up without the lock may still read it, if it was used for another key before. */
+	wq_dispose(cs, e);
+}
+
+/* The add of a key failed that was new or @idle: it is that again. */
+void wq_undo_enter(struct wq_cs *cs, struct wq_entry *e, bool idle)
+{
+	wq_assert_locked(cs);
+	if (idle)
+		wq_keep_idle(cs, e);
+	else
+		wq_remove(cs, e);
+}
+
 /* Add a key that has an entry, with a delay, flags or a level, or whose state takes more steps. */
 int wq_entry_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		      struct wq_prealloc *pre, gfp_t gfp)

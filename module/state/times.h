@@ -21,6 +21,8 @@ struct wq_prealloc {
 struct wq_entry *wq_next_due(struct wq_cs *cs);
 int wq_entry_add_slow(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		       struct wq_prealloc *pre, gfp_t gfp);
+void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e);
+void wq_undo_enter(struct wq_cs *cs, struct wq_entry *e, bool idle);
 int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay);
 int wq_set_dirty_by(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
 void wq_lose_run(struct wq_cs *cs, struct wq_entry *e);

@@ -15,7 +15,7 @@ struct wq_span {
 	struct wq_entry *last;
 };
 
-static __always_inline void span_move(struct wq_span *s, struct list_head *to)
+static void span_move(struct wq_span *s, struct list_head *to)
 {
 	if (s->first)
 		list_bulk_move_tail(to, &s->first->link, &s->last->link);
@@ -23,8 +23,8 @@ static __always_inline void span_move(struct wq_span *s, struct list_head *to)
 }
 
 /* Append an entry.  If it does not follow the last one, those before it move to @to. */
-static __always_inline void span_append(struct wq_span *s, struct wq_entry *e,
-					struct list_head *to)
+static void span_append(struct wq_span *s, struct wq_entry *e,
+			struct list_head *to)
 {
 	if (!s->first || s->last->link.next != &e->link) {
 		span_move(s, to);
@@ -151,8 +151,11 @@ static unsigned int done_to_idle(struct wq_cs *cs, struct wq_batch *b, struct wq
 		if (op->result < 0 || !wq_is_plain(op) || !wq_token_index(op->token) ||
 		    op->len > WQ_MAX_IDLE_KEY)
 			break;
-		e = __wq_lookup_run(cs, op);
-		if (!e || e->state != ENTRY_PROCESSING || e->failures || e->waited || e->disabled ||
+		/* As wq_lookup_run(), which a token without an index would need. */
+		e = wq_run_find(&q->runs, op->token);
+		if (!e || !wq_key_equals(e, op->key, op->len))
+			break;
+		if (e->state != ENTRY_PROCESSING || e->failures || e->waited || e->disabled ||
 		    e->given_back || wq_check_held(c, e, op->token))
 			break;
 		wq_count_done(cs, e);
@@ -254,8 +257,8 @@ EXPORT_SYMBOL_IF_KUNIT(wq_next_given_back);
  * wq_get_entries() for entries at the head of wq.fifo, up to the first one that needs more than
  * this.  They move to the consumer's list as a whole, see struct wq_span.
  */
-static __always_inline unsigned int get_fifo(struct wq_cs *cs, struct wq_consumer *c,
-					     const struct wq_want *want, struct wq_entry **es)
+static unsigned int get_fifo(struct wq_cs *cs, struct wq_consumer *c,
+			     const struct wq_want *want, struct wq_entry **es)
 {
 	struct wq *q = cs->q;
 	bool small = q->table.count < WQ_SMALL_TABLE;

@@ -59,7 +59,7 @@ static u32 wq_holder(const struct wq_consumer *c)
 }
 
 /* Why an entry is parked.  The text of a key that was given back too often needs no memory. */
-static noinline void park_info(const struct wq_entry *e, struct wq_key_info *info)
+static void park_info(const struct wq_entry *e, struct wq_key_info *info)
 {
 	info->error = wq_entry_error(e);
 	if (e->reason) {

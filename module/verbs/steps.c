@@ -10,63 +10,18 @@
 #include "verbs/steps.h"
 
 /*
- * Whether an add to a disabled key is refused.  A run that was given back still comes, and a plain
- * add takes no lock to be coalesced with it.
+ * The entry of a key whose run the caller names by a token, or by the key alone.  A token comes
+ * from a process, so an entry that it leads to must also have the key.
  */
-noinline bool wq_disabled_refuses(const struct wq_entry *e, const struct wq_op *op)
-{
-	return !(op->flags & OP_DISABLE) && !(e->state & ENTRY_DIRTY && wq_is_plain(op));
-}
-
-/* wq_dispose() of an entry that was never in the table. */
-noinline void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e)
-{
-	/* A look-up without the lock may still read it, if it was used for another key before. */
-	wq_dispose(cs, e);
-}
-
-/* The add of a key failed that was new or @idle: it is that again. */
-noinline void wq_undo_enter(struct wq_cs *cs, struct wq_entry *e, bool idle)
-{
-	wq_assert_locked(cs);
-	if (idle)
-		wq_keep_idle(cs, e);
-	else
-		wq_remove(cs, e);
-}
-
-/* The run of an entry, which is embedded or has waits, ends by a done with these flags. */
-noinline void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
-{
-	int result = flags & WQ_ADD_RATE_LIMITED ? WQ_END_FAILED : WQ_END_DONE;
-
-	wq_assert_locked(cs);
-	if (e->state & ENTRY_PARKED || flags & OP_PARK)
-		result = WQ_END_GAVE_UP;
-	if (wq_is_embedded(e)) {
-		/* A flush without a run to wait for reports how the last one ended. */
-		wq_embedded_of(e)->end = result;
-		if (!e->waited)
-			return;
-	}
-	wq_end_fences(cs, e, result, false);
-}
-
-/* Park an entry whose run has ended by done.  @cause: the reason, or NULL */
-noinline int wq_park_with_cause(struct wq_cs *cs, struct wq_entry *e, struct wq_cause *cause)
-{
-	wq_assert_locked(cs);
-	if (!wq_park_after_run(cs, e, cause ? cause->error : 0, cause ? cause->reason : NULL))
-		return WQ_RESULT_READY;
-	if (cause)
-		cause->reason = NULL;
-	return WQ_RESULT_PARKED;
-}
-
-/* __wq_lookup_run() for callers that are not frequent. */
 struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op)
 {
-	return __wq_lookup_run(cs, op);
+	struct wq_entry *e;
+
+	wq_assert_locked(cs);
+	if (!wq_token_index(op->token))
+		return wq_lookup_entry(cs, op->hash, op->key, op->len);
+	e = wq_run_find(&cs->q->runs, op->token);
+	return e && wq_key_equals(e, op->key, op->len) ? e : NULL;
 }
 
 /*
@@ -125,7 +80,7 @@ static int pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
 
 /*
  * @e was popped.  Prefetch for the next get: the bucket of the next key, or that of @e if no other
- * key is available.  Policies prefetch entries in their pop.
+ * key is available.  Policies prefetch entries in their pop, see there for the gain of both.
  */
 static __always_inline void prefetch_popped(struct wq *q, const struct wq_entry *e)
 {
@@ -138,8 +93,8 @@ static __always_inline void prefetch_popped(struct wq *q, const struct wq_entry 
 }
 
 /* wq_get_one() from the policy. */
-noinline int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
-			  struct wq_entry **ep)
+int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
+		 struct wq_entry **ep)
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;

@@ -322,7 +322,7 @@ static inline void queue_saturate_failures(struct wq *q, const void *key, size_t
 
 	wq_op_init(q, &op, key, len);
 	wq_lock(&cs, q);
-	__wq_lookup(&cs, op.hash, key, len)->failures = WQ_MAX_FAILURES;
+	wq_lookup_entry(&cs, op.hash, key, len)->failures = WQ_MAX_FAILURES;
 	wq_unlock(&cs);
 }
 

@@ -69,7 +69,7 @@ static inline bool wq_delay_moves(const struct wq_heap *h, const struct wq_entry
 }
 
 /*
- * The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.debounce.
+ * The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.max_defer.
  * @e may be delayed already.
  */
 static inline s64 wq_delay_limit(const struct wq_entry *e, s64 due, s64 now, s64 debounce)

@@ -144,8 +144,8 @@ struct wq_times {
 const void *wq_entry_key(struct wq_entry *entry, size_t *len);
 
 /**
- * struct wq_order_ops - an ordering policy, which client-go calls Queue
- * @touch: a key that is in the policy was added once more; may be NULL
+ * struct wq_policy_ops - an ordering policy, which client-go calls Queue
+ * @touch: client-go's Touch: a key that is in the policy was added once more; may be NULL
  * @push: a key became ready
  * @len: number of keys in the policy that @pop can return, one after another
  * @pop: remove and return the key to hand out next; not called while @len is 0
@@ -181,16 +181,16 @@ const void *wq_entry_key(struct wq_entry *entry, size_t *len);
  *  - a key that a get popped but could not take, because its buffer was too small
  *  - a key that a get took but could not copy to its caller
  */
-struct wq_order_ops {
-	void (*touch)(void *order, struct wq_entry *entry);
-	void (*push)(void *order, struct wq_entry *entry);
-	unsigned int (*len)(void *order);
-	struct wq_entry *(*pop)(void *order);
-	void (*remove)(void *order, struct wq_entry *entry);
-	struct wq_entry *(*peek)(void *order);
-	void (*release)(void *order, struct wq_entry *entry);
-	unsigned int (*blocked)(void *order);
-	struct wq_entry *(*oldest)(void *order);
+struct wq_policy_ops {
+	void (*touch)(void *data, struct wq_entry *entry);
+	void (*push)(void *data, struct wq_entry *entry);
+	unsigned int (*len)(void *data);
+	struct wq_entry *(*pop)(void *data);
+	void (*remove)(void *data, struct wq_entry *entry);
+	struct wq_entry *(*peek)(void *data);
+	void (*release)(void *data, struct wq_entry *entry);
+	unsigned int (*blocked)(void *data);
+	struct wq_entry *(*oldest)(void *data);
 };
 
 /**
@@ -288,14 +288,14 @@ void wq_limiter_free(struct wq_limiter *l);
  *	not apply, so choose the bound with care if processes may open the queue.
  * @mode: permission bits with which processes may open the queue by its name; owner
  *	and group are root.  0: processes may not open it.
- * @order: ordering policy; NULL: first in, first out
- * @order_data: first argument of the policy's operations; must live until
+ * @policy: ordering policy; NULL: the order of @order
+ * @policy_data: first argument of the policy's operations; must live until
  *	wq_destroy() returns
- * @order_kind: an order of the queue's own, WQ_ORDER_*.  @order must be NULL then, and the queue
- *	has no embedded entries
+ * @order: WQ_ORDER_*, which ready key a get takes; 0: first in, first out.  With another order,
+ *	@policy must be NULL, and the queue has no embedded entries
  * @order_arg: as in struct wq_attrs
  * @group_limit: as in struct wq_attrs
- * @debounce: ns, as in struct wq_attrs; a queue with it has no embedded entries
+ * @max_defer: ns, as in struct wq_attrs; a queue with it has no embedded entries
  * @clock: clock for delays and leases; NULL: CLOCK_MONOTONIC, which does not advance
  *	while the machine is suspended.  Must live until wq_destroy() returns.
  * @limiter: limiter for failed keys; NULL: wq_limiter_default_item(), so that no key waits for
@@ -340,12 +340,12 @@ struct wq_params {
 	const char *name;
 	unsigned int max_keys;
 	umode_t mode;
-	const struct wq_order_ops *order;
-	void *order_data;
-	u32 order_kind;
+	const struct wq_policy_ops *policy;
+	void *policy_data;
+	u32 order;
 	u32 order_arg;
 	u32 group_limit;
-	s64 debounce;
+	s64 max_defer;
 	struct wq_clock *clock;
 	struct wq_limiter *limiter;
 	s64 lease;
@@ -367,7 +367,7 @@ struct wq_params {
  * @failures: failures of the key since they were last forgotten
  * @given_back: how many runs of the key in a row, up to this one, were given back, see
  *	struct wq_rec
- * @priority: level of the run, see wq_add_priority(); 0 in a queue without levels
+ * @priority: priority of the run, see wq_add_priority(); 0 in a queue without priorities
  */
 struct wq_item {
 	const void *key;
@@ -504,7 +504,7 @@ int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t g
  * with preemption or interrupts off.
  *
  * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue has an order of its
- * own or a debounce, see struct wq_params; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys
+ * own or max_defer, see struct wq_params; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys
  * leaves no room for more; -ENOMEM.  On error the entry must not be used, and needs no
  * wq_embedded_exit().
  */

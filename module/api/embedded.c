@@ -556,7 +556,7 @@ int wq_embedded_num_requeues(struct wq_embedded *x)
 	struct wq_key_info info;
 
 	embedded_info(x, &info, false);
-	return min_t(u32, info.requeues, INT_MAX);
+	return min_t(u32, info.num_requeues, INT_MAX);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_num_requeues);
 

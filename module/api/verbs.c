@@ -30,10 +30,10 @@
  *
  * Context: process, may sleep.
  *
- * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad
- * order), -ERANGE (max_keys, mode, lease, order_arg, debounce or max_retries), -EEXIST (the name is
- * taken, which can be by a process: see wq_params.name), -ENOMEM, -EINTR (a fatal signal), -EBUSY
- * (the limiter has an owner), or params->limiter if that is an ERR_PTR.
+ * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad order),
+ * -ERANGE (max_keys, mode, lease, order_arg, max_defer or max_retries), -EEXIST (the name is taken,
+ * which can be by a process: see wq_params.name), -ENOMEM, -EINTR (a fatal signal), -EBUSY (the
+ * limiter has an owner), or params->limiter if that is an ERR_PTR.
  */
 struct wq *wq_create(const struct wq_params *params)
 {
@@ -54,7 +54,7 @@ struct wq *wq_create(const struct wq_params *params)
 	wq_attr_from_params(&attrs, params);
 	if (!ret)
 		ret = wq_attr_check_new(&attrs);
-	if (!ret && params->order && params->order_kind)
+	if (!ret && params->policy && params->order)
 		ret = -EINVAL;
 	if (!ret)
 		q = wq_alloc(params, params->account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
@@ -115,7 +115,7 @@ void wq_destroy(struct wq *q)
 	wq_lock(&cs, q);
 	limiter = q->limiter;
 	q->limiter = NULL;
-	q->order = NULL;
+	q->policy = NULL;
 	q->clock = NULL;
 	wq_unlock(&cs);
 	wq_limiter_drop(limiter);
@@ -161,28 +161,28 @@ unsigned int wq_add_many(struct wq *q, struct wq_add_req *reqs, unsigned int n)
 EXPORT_SYMBOL_GPL(wq_add_many);
 
 /**
- * wq_add_priority() - a key needs a run at a level
+ * wq_add_priority() - a key needs a run at a priority
  * @q: the queue, whose order is WQ_ORDER_PRIORITY
  * @key: the key, compared bytewise
  * @len: length of the key, 1 to WQ_MAX_KEY bytes
- * @priority: the level, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY.  Gets take higher levels first.
+ * @priority: the priority, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY.  Gets take higher priorities first.
  * @delay: as for wq_add_after()
  * @flags: as for wq_add_after().  Without WQ_ADD_AFTER and WQ_ADD_RATE_LIMITED, the call counts as
  *	a retry only if it has a delay.
  *
- * The other adds have level 0.  If a key is added several times before its run starts, the highest
- * level counts.  If an add raises a key that is ready, the key goes to the end of its new level.
- * An add during a run counts for the next run.  The level of a delayed add counts when the delay
- * ends.
+ * The other adds have priority 0.  If a key is added several times before its run starts, the
+ * highest priority counts.  If an add raises a key that is ready, the key goes to the end of its
+ * new priority.  An add during a run counts for the next run.  The priority of a delayed add counts
+ * when the delay ends.
  *
- * A key that is added again by the outcome of its run, or whose run is lost, keeps the level of
- * that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.
+ * A key that is added again by the outcome of its run, or whose run is lost, keeps the priority of
+ * that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the priority of the run.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: as for wq_add_after(), or -ERANGE: there is no such level.  -EINVAL also if @priority is
- * not 0 and the queue has no levels.
+ * Return: as for wq_add_after(), or -ERANGE: there is no such priority.  -EINVAL also if @priority
+ * is not 0 and the queue has no priorities.
  */
 int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags)
 {

@@ -52,7 +52,7 @@ struct wq_lease {
 	s64 end;		/* ns on the queue's clock */
 };
 
-/* The data of an entry that the order or the debounce of its queue uses. */
+/* The data of an entry that the order or @max_defer of its queue uses. */
 struct wq_rank {
 	s64 limit;		/* while it is delayed: the latest end of the delay, if any */
 	struct list_head ready;	/* while the policy has it: by the time it became ready */
@@ -77,7 +77,7 @@ struct wq_reason {
 
 /*
  * The memory ahead of an entry, whose size is in wq.prefix:
- *  - all of this in queues whose order or debounce uses @rank
+ *  - all of this in queues whose order or @max_defer uses @rank
  *  - else @lease and @times in queues that were created with a lease
  *  - else @times in queues that keep times
  *  - else nothing

@@ -106,25 +106,26 @@ int wq_verb_unlink(struct wq_call *call, void *arg)
 int wq_verb_stat(struct wq_call *call, void *arg)
 {
 	struct wq_stat *st = arg;
-	u64 to = st->level_ready;
-	u32 usize = st->size, *level_ready = NULL;
+	u64 to = st->ready_by_priority;
+	u32 usize = st->size, *ready_by_priority = NULL;
 	int ret = 0;
 
 	if (st->flags)
 		return -EINVAL;
 	if (to)
-		level_ready = kmalloc_array(WQ_LEVELS, sizeof(*level_ready), GFP_KERNEL_ACCOUNT);
-	if (to && !level_ready)
+		ready_by_priority = kmalloc_array(WQ_PRIORITIES, sizeof(*ready_by_priority),
+						  GFP_KERNEL_ACCOUNT);
+	if (to && !ready_by_priority)
 		return -ENOMEM;
-	wq_consumer_stats(call->c, st, level_ready);
+	wq_consumer_stats(call->c, st, ready_by_priority);
 	wq_call_report_owner(call, &st->uid, &st->gid, &st->mode);
 	/* wq_consumer_stats() has overwritten them. */
 	st->size = usize;
-	st->level_ready = to;
-	if (to && copy_to_user(u64_to_user_ptr(to), level_ready,
-			       array_size(WQ_LEVELS, sizeof(*level_ready))))
+	st->ready_by_priority = to;
+	if (to && copy_to_user(u64_to_user_ptr(to), ready_by_priority,
+			       array_size(WQ_PRIORITIES, sizeof(*ready_by_priority))))
 		ret = -EFAULT;
-	kfree(level_ready);
+	kfree(ready_by_priority);
 	return ret;
 }
 
@@ -141,7 +142,7 @@ static int report_attrs(struct wq_call *call, struct wq_attrs *args)
 	return wq_call_copy_out(call, args);
 }
 
-int wq_verb_set(struct wq_call *call, void *arg)
+int wq_verb_attrs(struct wq_call *call, void *arg)
 {
 	struct wq_attrs *args = arg;
 	struct wq *q = call->c->q;

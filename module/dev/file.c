@@ -158,8 +158,8 @@ static void __cold wq_show_fdinfo(struct seq_file *m, struct file *file)
 		return;
 	wq_consumer_stats(c, &st, NULL);
 	seq_printf(m, "wq-queue:\t%s\n", st.name[0] ? st.name : "-");
-	if (st.state & WQ_STATE_REMOVED)
-		seq_printf(m, "wq-removed:\t%s\n", "yes");
+	if (st.state & WQ_STATE_UNLINKED)
+		seq_printf(m, "wq-unlinked:\t%s\n", "yes");
 	seq_printf(m, "wq-held:\t%u\n", st.held);
 	seq_printf(m, "wq-ready:\t%u\n", st.ready);
 	seq_printf(m, "wq-processing:\t%u\n", st.processing);

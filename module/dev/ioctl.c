@@ -177,7 +177,7 @@ static const struct wq_verb {
 		.catch_up = true),
 	WQ_VERB(WQ_IOC_SHUTDOWN, struct wq_control, wq_verb_shutdown, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_TOUCH, struct wq_add, wq_verb_touch, FMODE_READ),
-	WQ_VERB(WQ_IOC_SET, struct wq_attrs, wq_verb_set, FMODE_READ | FMODE_WRITE),
+	WQ_VERB(WQ_IOC_ATTRS, struct wq_attrs, wq_verb_attrs, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_MAP, struct wq_control, wq_verb_map, FMODE_WRITE),
 	WQ_VERB(WQ_IOC_PAUSE, struct wq_control, wq_verb_pause, FMODE_READ | FMODE_WRITE),
 	WQ_VERB(WQ_IOC_SOURCE, struct wq_source_op, wq_verb_source, FMODE_READ | FMODE_WRITE),

@@ -54,7 +54,7 @@ int wq_verb_source(struct wq_call *call, void *arg)
 		.arg_size = op->arg_size,
 	};
 
-	if (op->op > WQ_SOURCE_DETACH || op->uid || op->state || op->error || op->failed ||
+	if (op->op > WQ_SOURCE_DETACH || op->uid || op->state || op->error || op->failed_adds ||
 	    op->rescans)
 		return -EINVAL;
 	if (op->op != WQ_SOURCE_LIST && !(call->file->f_mode & FMODE_WRITE))

@@ -24,7 +24,7 @@ struct wq_limiter *wq_limiter_copy_in(u64 limiters, u32 n);
 int wq_verb_info(struct wq_call *call, void *arg);
 int wq_verb_unlink(struct wq_call *call, void *arg);
 int wq_verb_stat(struct wq_call *call, void *arg);
-int wq_verb_set(struct wq_call *call, void *arg);
+int wq_verb_attrs(struct wq_call *call, void *arg);
 int wq_verb_pause(struct wq_call *call, void *arg);
 int wq_verb_shutdown(struct wq_call *call, void *arg);
 int wq_verb_key(struct wq_call *call, void *arg);

@@ -243,7 +243,7 @@ static struct wq_entry *groups_oldest(void *order)
 	return wq_ranked_entry(list_first_entry(&gs->ready, struct wq_rank, ready));
 }
 
-static const struct wq_order_ops groups_ops = {
+static const struct wq_policy_ops groups_ops = {
 	.push = groups_push,
 	.len = groups_len,
 	.pop = groups_pop,
@@ -252,7 +252,7 @@ static const struct wq_order_ops groups_ops = {
 	.oldest = groups_oldest,
 };
 
-static const struct wq_order_ops limited_groups_ops = {
+static const struct wq_policy_ops limited_groups_ops = {
 	.push = groups_push,
 	.len = groups_len,
 	.pop = groups_pop,
@@ -263,7 +263,7 @@ static const struct wq_order_ops limited_groups_ops = {
 	.blocked = groups_blocked,
 };
 
-const struct wq_order_ops *wq_groups_ops(const struct wq_groups *gs)
+const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs)
 {
 	return gs->limit ? &limited_groups_ops : &groups_ops;
 }

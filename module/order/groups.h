@@ -28,7 +28,7 @@ struct wq_group_prealloc {
 
 struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, struct wq_mem *m, gfp_t gfp);
 void wq_groups_free(struct wq_groups *gs);
-const struct wq_order_ops *wq_groups_ops(const struct wq_groups *gs);
+const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs);
 size_t wq_groups_bytes(void);
 u32 wq_groups_ready(const struct wq_groups *gs);
 

@@ -35,8 +35,8 @@
 #include "base/entry.h"
 #include "order/priority.h"
 
-static_assert(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1 == WQ_LEVELS);
-static_assert(BITS_TO_LONGS(WQ_LEVELS) <= BITS_PER_LONG);	/* bits of wq_priority.words */
+static_assert(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1 == WQ_PRIORITIES);
+static_assert(BITS_TO_LONGS(WQ_PRIORITIES) <= BITS_PER_LONG);	/* bits of wq_priority.words */
 
 /**
  * struct wq_priority - the ready keys of a queue, by level
@@ -54,7 +54,7 @@ static_assert(BITS_TO_LONGS(WQ_LEVELS) <= BITS_PER_LONG);	/* bits of wq_priority
  * @ready: all keys, by wq_rank.ready
  */
 struct wq_priority {
-	DECLARE_BITMAP(levels, WQ_LEVELS);
+	DECLARE_BITMAP(levels, WQ_PRIORITIES);
 	unsigned long words;
 	u32 len;
 	u32 ageing;
@@ -62,9 +62,9 @@ struct wq_priority {
 	u32 step;
 	u32 turn;
 	u32 last;
-	struct list_head lists[WQ_LEVELS];
-	u32 count[WQ_LEVELS];
-	DECLARE_BITMAP(used, WQ_LEVELS);
+	struct list_head lists[WQ_PRIORITIES];
+	u32 count[WQ_PRIORITIES];
+	DECLARE_BITMAP(used, WQ_PRIORITIES);
 	struct list_head ready;
 };
 
@@ -78,7 +78,7 @@ struct wq_priority *wq_priority_new(u32 ageing, const struct wq_mem *m, gfp_t gf
 	p->ageing = ageing;
 	p->step = ageing != WQ_NO_AGEING;
 	p->left = ageing + !p->step;
-	for (i = 0; i < WQ_LEVELS; i++)
+	for (i = 0; i < WQ_PRIORITIES; i++)
 		INIT_LIST_HEAD(&p->lists[i]);
 	INIT_LIST_HEAD(&p->ready);
 	return p;
@@ -95,12 +95,12 @@ size_t wq_priority_bytes(void)
 }
 
 /* The number of ready keys of each level, see struct wq_stat. */
-void wq_priority_stat(const struct wq_priority *p, u32 *level_ready)
+void wq_priority_stat(const struct wq_priority *p, u32 *ready_by_priority)
 {
 	unsigned int i;
 
-	for_each_set_bit(i, p->used, WQ_LEVELS)
-		level_ready[i] = p->count[i];
+	for_each_set_bit(i, p->used, WQ_PRIORITIES)
+		ready_by_priority[i] = p->count[i];
 }
 
 /*
@@ -242,7 +242,7 @@ static struct wq_entry *priority_oldest(void *order)
 	return wq_ranked_entry(list_first_entry(&p->ready, struct wq_rank, ready));
 }
 
-const struct wq_order_ops wq_priority_ops = {
+const struct wq_policy_ops wq_priority_ops = {
 	.touch = priority_touch,
 	.push = priority_push,
 	.len = priority_len,

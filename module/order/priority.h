@@ -12,12 +12,12 @@
 struct wq_mem;
 struct wq_priority;
 
-extern const struct wq_order_ops wq_priority_ops;
+extern const struct wq_policy_ops wq_priority_ops;
 
 struct wq_priority *wq_priority_new(u32 ageing, const struct wq_mem *m, gfp_t gfp);
 void wq_priority_free(struct wq_priority *p);
 size_t wq_priority_bytes(void);
-void wq_priority_stat(const struct wq_priority *p, u32 *level_ready);
+void wq_priority_stat(const struct wq_priority *p, u32 *ready_by_priority);
 
 void wq_priority_raise(struct wq_entry *e, s8 level);
 void wq_priority_lose(struct wq_entry *e);

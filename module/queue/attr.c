@@ -177,7 +177,7 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 	return 0;
 }
 
-/* WQ_ATTR_* of the attributes that WQ_IOC_SET can change in this queue. */
+/* WQ_ATTR_* of the attributes that WQ_IOC_ATTRS can change in this queue. */
 u32 wq_attr_changeable(const struct wq *q)
 {
 	if (!q->of_process)
@@ -318,11 +318,11 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
 /**
  * wq_config_set() - change attributes of a queue for its owner
  * @q: the queue
- * @args: arguments of WQ_IOC_SET
+ * @args: arguments of WQ_IOC_ATTRS
  * @limiter: the new limiter if @args->set has WQ_ATTR_LIMITER, else NULL; taken over even on
  *	error
  *
- * Return: 0, or an error of WQ_IOC_SET.
+ * Return: 0, or an error of WQ_IOC_ATTRS.
  */
 int wq_config_set(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
 {

@@ -88,17 +88,17 @@ static void show_hist(struct seq_file *m, const char *name, const struct wq_hist
 			seq_printf(m, "  up to %-28s %llu\n", bounds[i], h->counts[i]);
 }
 
-static void show_levels(struct seq_file *m, const u32 *level_ready)
+static void show_levels(struct seq_file *m, const u32 *ready_by_priority)
 {
 	int i;
 
-	for (i = WQ_LEVELS - 1; i >= 0; i--)
-		if (level_ready[i] && level_ready[i] != WQ_LEVEL_UNUSED)
-			seq_printf(m, "  level %-28d %u\n", WQ_MIN_PRIORITY + i,
-				   level_ready[i]);
+	for (i = WQ_PRIORITIES - 1; i >= 0; i--)
+		if (ready_by_priority[i] && ready_by_priority[i] != WQ_PRIORITY_UNUSED)
+			seq_printf(m, "  priority %-25d %u\n", WQ_MIN_PRIORITY + i,
+				   ready_by_priority[i]);
 }
 
-enum stat_kind { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, LEVELS };
+enum stat_kind { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, PRIORITIES };
 
 static const struct stat_row {
 	const char *metric;	/* NULL: it is none */
@@ -119,7 +119,7 @@ static const struct stat_row {
 };
 
 static void show_stat(struct seq_file *m, const struct stat_row *row, const struct wq_stat *st,
-		      const u32 *level_ready)
+		      const u32 *ready_by_priority)
 {
 	const char *name = strchr(row->metric, '_') + 1;
 	const void *at = (const void *)st + row->offset;
@@ -129,8 +129,8 @@ static void show_stat(struct seq_file *m, const struct stat_row *row, const stru
 		show_hist(m, name, at);
 		return;
 	}
-	if (row->kind == LEVELS) {
-		show_levels(m, level_ready);
+	if (row->kind == PRIORITIES) {
+		show_levels(m, ready_by_priority);
 		return;
 	}
 	value = row->size == sizeof(u32) ? *(const u32 *)at : *(const u64 *)at;
@@ -146,17 +146,17 @@ static int metrics_show(struct seq_file *m, void *unused)
 {
 	struct wq *q = m->private;
 	struct wq_stat st;
-	u32 *level_ready;
+	u32 *ready_by_priority;
 	unsigned int i;
 
-	level_ready = kmalloc_array(WQ_LEVELS, sizeof(*level_ready), GFP_KERNEL);
-	if (!level_ready)
+	ready_by_priority = kmalloc_array(WQ_PRIORITIES, sizeof(*ready_by_priority), GFP_KERNEL);
+	if (!ready_by_priority)
 		return -ENOMEM;
-	wq_consumer_stats(&q->kernel, &st, level_ready);
+	wq_consumer_stats(&q->kernel, &st, ready_by_priority);
 	for (i = 0; i < ARRAY_SIZE(stat_rows); i++)
 		if (stat_rows[i].metric)
-			show_stat(m, &stat_rows[i], &st, level_ready);
-	kfree(level_ready);
+			show_stat(m, &stat_rows[i], &st, ready_by_priority);
+	kfree(ready_by_priority);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(metrics);
@@ -228,7 +228,7 @@ static bool copy_list(struct wq_cs *cs, struct shown_keys *to, struct list_head 
 /* Copy the first of the @n ready entries of an order that has ranks: the oldest ones. */
 static void copy_ranked(struct wq_cs *cs, struct shown_keys *to, u32 n)
 {
-	struct wq_entry *e = cs->q->order->oldest(cs->q->order_data);
+	struct wq_entry *e = cs->q->policy->oldest(cs->q->policy_data);
 
 	wq_assert_locked(cs);
 	while (copy_entry(cs, to, e) && --n)
@@ -254,7 +254,7 @@ static void copy_state(struct wq_cs *cs, struct shown_state *to)
 	to->ready.total = wq_nr_ready(q);
 	n = to->ready.total - q->nr_requeued;
 	copy_list(cs, &to->ready, &q->requeued);
-	if (!q->order)
+	if (!q->policy)
 		copy_list(cs, &to->ready, &q->fifo);
 	else if (wq_order_has_rank(q) && n)
 		copy_ranked(cs, &to->ready, n);
@@ -283,7 +283,7 @@ static void show_key(struct seq_file *m, const struct shown_key *k)
 		show_duration(m, info->age);
 	}
 	if (info->priority)
-		seq_printf(m, ", level %d", info->priority);
+		seq_printf(m, ", priority %d", info->priority);
 	if (info->lease >= 0) {
 		seq_puts(m, ", lease ends in ");
 		show_duration(m, info->lease);

@@ -31,27 +31,27 @@ int wq_check_order(u32 order, u32 arg)
  */
 bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 {
-	if (params->order)
-		q->order_kind = WQ_ORDER_OTHER;
-	switch (q->order_kind) {
+	if (params->policy)
+		q->order = WQ_ORDER_OTHER;
+	switch (q->order) {
 	case WQ_ORDER_PRIORITY:
 		q->order_arg = q->order_arg ?: WQ_DEFAULT_AGEING;
-		q->order = &wq_priority_ops;
-		q->order_data = wq_priority_new(q->order_arg, &q->mem, gfp);
+		q->policy = &wq_priority_ops;
+		q->policy_data = wq_priority_new(q->order_arg, &q->mem, gfp);
 		q->prioritized = true;
-		return q->order_data;
+		return q->policy_data;
 	case WQ_ORDER_DELIMITER:
 	case WQ_ORDER_PREFIX:
-		q->order_data = wq_groups_new(q->order_kind, q->order_arg, q->group_limit,
+		q->policy_data = wq_groups_new(q->order, q->order_arg, q->group_limit,
 					      &q->mem, gfp);
-		if (!q->order_data)
+		if (!q->policy_data)
 			return false;
-		q->order = wq_groups_ops(q->order_data);
+		q->policy = wq_groups_ops(q->policy_data);
 		q->grouped = true;
 		return true;
 	case WQ_ORDER_OTHER:
-		q->order = params->order;
-		q->order_data = params->order_data;
+		q->policy = params->policy;
+		q->policy_data = params->policy_data;
 		return true;
 	default:
 		return true;
@@ -61,16 +61,16 @@ bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 /* Whether the order uses the ranks of entries. */
 bool wq_order_has_rank(const struct wq *q)
 {
-	return q->order_kind != WQ_ORDER_FIFO && q->order_kind != WQ_ORDER_OTHER;
+	return q->order != WQ_ORDER_FIFO && q->order != WQ_ORDER_OTHER;
 }
 
-/* wq_destroy() has cleared q->order. */
+/* wq_destroy() has cleared q->policy. */
 void wq_order_free(struct wq *q)
 {
-	if (q->order_kind == WQ_ORDER_PRIORITY)
-		wq_priority_free(q->order_data);
+	if (q->order == WQ_ORDER_PRIORITY)
+		wq_priority_free(q->policy_data);
 	if (q->grouped)
-		wq_groups_free(q->order_data);
+		wq_groups_free(q->policy_data);
 }
 
 /* Bytes of memory for the order, without those that grow with the keys. */
@@ -78,5 +78,5 @@ size_t wq_order_bytes(const struct wq *q)
 {
 	if (q->grouped)
 		return wq_groups_bytes();
-	return q->order_kind == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
+	return q->order == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }

@@ -282,8 +282,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	q->resume_at[1] = S64_MAX;
 	wq_thread_init(q);
 	q->running = RB_ROOT_CACHED;
-	q->sees_repeats = q->order && q->order->touch;
-	q->releases = q->order && q->order->release;
+	q->sees_repeats = q->policy && q->policy->touch;
+	q->releases = q->policy && q->policy->release;
 	q->clock = params->clock;
 	q->leased = params->lease;
 	q->freezable = params->freezable;
@@ -292,7 +292,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
 	q->share.fixed = fixed_bytes(q);
-	q->prefix = q->debounce || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
+	q->prefix = q->max_defer || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
 		    q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->join_retry = params->join_retry;

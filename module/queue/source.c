@@ -333,13 +333,13 @@ void wq_source_add(struct wq_source *s, const void *key, size_t len, size_t dir)
 EXPORT_SYMBOL_GPL(wq_source_add);
 
 /**
- * wq_source_add_priority() - something has changed, with a level and a delay
+ * wq_source_add_priority() - something has changed, with a priority and a delay
  * @s: the source
  * @key: as for wq_source_add()
  * @len: as for wq_source_add()
  * @dir: as for wq_source_add()
- * @priority: level of the key, see wq_add_priority().  If the queue has no levels, a level other
- *	than 0 leaves a mark
+ * @priority: priority of the key, see wq_add_priority().  If the queue has no priorities, a
+ *	priority other than 0 leaves a mark
  * @delay: ns, as for wq_add_after().  The delay of the source counts if it is larger
  *
  * Context: any but NMI; never sleeps.  On PREEMPT_RT neither from hard interrupt nor with
@@ -937,7 +937,7 @@ int wq_source_next(struct wq *q, struct wq_source_op *op, char text[WQ_MAX_SOURC
 		op->state = data_race(found->marked) ? WQ_SOURCE_MARKED : 0;
 		op->error = data_race(found->error);	/* of any moment */
 		op->state |= op->error ? WQ_SOURCE_ENDED : 0;
-		op->failed = data_race(found->failed);	/* of any moment */
+		op->failed_adds = data_race(found->failed);	/* of any moment */
 		op->rescans = data_race(found->rescans);	/* of any moment */
 		uid = found->uid;
 	}

@@ -141,27 +141,27 @@ static s64 stat_oldest(struct wq_cs *cs)
 	e = list_first_entry_or_null(&q->requeued, struct wq_entry, link);
 	since = since_of(e);
 	e = NULL;
-	if (!q->order)
+	if (!q->policy)
 		e = list_first_entry_or_null(&q->fifo, struct wq_entry, link);
-	else if (q->order->oldest && wq_nr_ready(q) > q->nr_requeued)
-		e = q->order->oldest(q->order_data);
+	else if (q->policy->oldest && wq_nr_ready(q) > q->nr_requeued)
+		e = q->policy->oldest(q->policy_data);
 	since = min(since, since_of(e));
 	return since == S64_MAX ? -1 : max_t(s64, 0, wq_now(cs) - since);
 }
 
 /*
- * The statistics of a queue, as its consumer @c sees them.  @level_ready: NULL, or WQ_LEVELS
- * elements, which receive what st->level_ready receives in a process.
+ * The statistics of a queue, as its consumer @c sees them.  @ready_by_priority: NULL, or
+ * WQ_PRIORITIES elements, which receive what st->ready_by_priority receives in a process.
  */
-void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_ready)
+void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *ready_by_priority)
 {
 	struct wq *q = c->q;
 	struct wq_cs lock, *cs = &lock;
 
 	*st = (struct wq_stat){ .size = sizeof(*st), .coalesced = wq_coalesced(q) };
 	strscpy(st->name, q->name, sizeof(st->name));
-	if (level_ready)
-		memset32(level_ready, WQ_LEVEL_UNUSED, WQ_LEVELS);
+	if (ready_by_priority)
+		memset32(ready_by_priority, WQ_PRIORITY_UNUSED, WQ_PRIORITIES);
 
 	wq_lock(cs, q);
 	wq_catch_up(cs);
@@ -169,8 +169,8 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_rea
 #define OTHER(...)
 #define FLAG(bit, value, ...)		st->state |= (value) ? WQ_STATE_##bit : 0;
 #include "state/stat_table.h"
-	if (q->prioritized && level_ready)
-		wq_priority_stat(q->order_data, level_ready);
+	if (q->prioritized && ready_by_priority)
+		wq_priority_stat(q->policy_data, ready_by_priority);
 	wq_unlock(cs);
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_consumer_stats);
@@ -181,7 +181,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_consumer_stats);
  * @st: receives them; @st->held counts the keys got by the kernel API
  *
  * Embedded entries count as keys, but not in @st->keys and @st->max_keys.  Keys are not counted by
- * level: @st->level_ready is 0.  The owner, group and mode are 0.
+ * level: @st->ready_by_priority is 0.  The owner, group and mode are 0.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.

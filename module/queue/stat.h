@@ -7,7 +7,7 @@
 
 #include "state/data.h"
 
-void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_ready);
+void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *ready_by_priority);
 
 /* Consumers that hold keys, in the order of their first keys; the lock is held. */
 struct wq_consumer *wq_running_first(struct wq *q);

@@ -17,9 +17,9 @@
  *	initial		the value of a new queue for which the caller gives 0.  If this is 0, then 0
  *			is a value, which means: none
  *	orders		ORDERS_*: the orders that it belongs to
- *	change		ALWAYS, NEVER, BY_FILE (by chmod and chown of the queue's file; SET refuses
- *			it) or LEASED (if the queue was created with a lease).  A queue without
- *			that has the value 0
+ *	change		ALWAYS, NEVER, BY_FILE (by chmod and chown of the queue's file;
+ *			WQ_IOC_ATTRS refuses it) or LEASED (if the queue was created with a lease).
+ *			A queue without that has the value 0
  *	option, metavar	of wqctl create and set; NULL: the attribute has no option of its own
  *	help		of the option
  *
@@ -37,7 +37,7 @@ VALUE(MAX_KEYS, NUMBER, max_keys, max_keys, 1, WQ_MAX_KEYS, WQ_DEFAULT_KEYS,
 	"number of keys that the queue can hold (default: 65536); what it holds beyond that after a change, it keeps")
 OTHER(LIMITER, LIMITER, limiters, ALWAYS, "limiter", "SPEC",
 	"delay of a key that failed: a list of limiters, see wqctl create --help (default: default-controller)")
-VALUE(ORDER, ORDER, order, order_kind, 1, WQ_ORDER_PREFIX, WQ_ORDER_FIFO,
+VALUE(ORDER, ORDER, order, order, 1, WQ_ORDER_PREFIX, WQ_ORDER_FIFO,
 	ORDERS_ALL, NEVER, "order", "ORDER",
 	"which ready key is next; fixed at creation (default: fifo)")
 VALUE(ORDER_ARG, PART, order_arg, order_arg, 1, WQ_MAX_AGEING, 0,
@@ -53,8 +53,8 @@ VALUE(LEASE, TIME, lease, lease, WQ_MIN_LEASE, S64_MAX, 0,
 VALUE(SLACK, TIME, slack, slack, 1, WQ_MAX_SLACK, WQ_DEFAULT_SLACK,
 	ORDERS_ALL, ALWAYS, "slack", "TIME",
 	"how late a delay or a lease may end, up to 1s (default: 50us); with a longer slack, many delays wake the machine less often")
-VALUE(DEBOUNCE, TIME, debounce, debounce, 1, S64_MAX, 0,
-	ORDERS_ALL, NEVER, "debounce", "TIME",
+VALUE(MAX_DEFER, TIME, max_defer, max_defer, 1, S64_MAX, 0,
+	ORDERS_ALL, NEVER, "max-defer", "TIME",
 	"for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)")
 
 #undef VALUE

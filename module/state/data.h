@@ -39,9 +39,9 @@ static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 
 /* The bits of wq.watched. */
 #define WQ_WATCH_ROOM		BIT(0)	/* wake writers when there is room for a key */
-#define WQ_WATCH_REMOVED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
+#define WQ_WATCH_UNLINKED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
 #define WQ_WOKE_DESERTED	BIT(2)	/* they were woken for that */
-#define WQ_WATCH_ENDED		BIT(3)	/* a source of a file has ended: as WQ_WATCH_REMOVED */
+#define WQ_WATCH_ENDED		BIT(3)	/* a source of a file has ended: as WQ_WATCH_UNLINKED */
 
 struct wq_user;
 
@@ -93,15 +93,15 @@ struct wq {
 	bool sees_repeats;		/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* C: the policy counts the keys that are handed out */
 	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
-	bool grouped;			/* C: order_data is a struct wq_groups */
+	bool grouped;			/* C: policy_data is a struct wq_groups */
 	bool shut;			/* L: only changes to true */
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
 	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
 	bool no_map;			/* C: its creator chose that, or data caches alias */
 	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
-	const struct wq_order_ops *order; /* L: NULL: fifo; only changes to NULL */
+	const struct wq_policy_ops *policy; /* L: NULL: fifo; only changes to NULL */
 	struct wq_counters *map;	/* L: NULL until the first WQ_IOC_MAP; then constant */
-	void *order_data;		/* C; the queue's own, if neither FIFO nor OTHER */
+	void *policy_data;		/* C; the queue's own, if neither FIFO nor OTHER */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
 	struct wq_limiter *limiter;	/* L: NULL after wq_destroy() */
 	struct wq_share share;		/* L: of the bytes of its user */

@@ -119,7 +119,7 @@ s64 wq_read_clock(struct wq_cs *cs)
 u32 wq_nr_blocked(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
-	return q->order && q->order->blocked ? q->order->blocked(q->order_data) : 0;
+	return q->policy && q->policy->blocked ? q->policy->blocked(q->policy_data) : 0;
 }
 
 u32 wq_nr_ready(const struct wq *q)
@@ -136,7 +136,7 @@ bool wq_is_drained(const struct wq *q)
 bool wq_is_deserted(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
-	return q->watched & (WQ_WATCH_REMOVED | WQ_WATCH_ENDED) && !q->shut && wq_is_drained(q) &&
+	return q->watched & (WQ_WATCH_UNLINKED | WQ_WATCH_ENDED) && !q->shut && wq_is_drained(q) &&
 	       !q->heap.count;
 }
 
@@ -145,7 +145,7 @@ int wq_in_vain(const struct wq *q, const struct wq_consumer *c)
 {
 	if (!wq_is_deserted(q))
 		return 0;
-	if (q->watched & WQ_WATCH_REMOVED)
+	if (q->watched & WQ_WATCH_UNLINKED)
 		return -EIDRM;
 	return c->nr_ended ? -ENOLINK : 0;
 }

@@ -119,7 +119,7 @@ static inline bool wq_has_bytes(struct wq_cs *cs)
 static inline u32 wq_nr_available(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
-	return q->nr_requeued + (q->order ? q->order->len(q->order_data) : q->nr_fifo);
+	return q->nr_requeued + (q->policy ? q->policy->len(q->policy_data) : q->nr_fifo);
 }
 
 /* Whether @c waits for keys of others in a drain.  NULL: a consumer that holds no key. */

@@ -92,7 +92,7 @@ static inline void wq_op_set_group(const struct wq *q, struct wq_op *op)
 {
 	if (unlikely(q->grouped) && op->len > WQ_MAX_IDLE_KEY && op->result >= 0 &&
 	    !op->group.len)
-		op->group = wq_group_name(q->order_data, &q->hash, op->key, op->len);
+		op->group = wq_group_name(q->policy_data, &q->hash, op->key, op->len);
 }
 
 int wq_op_init(const struct wq *q, struct wq_op *op, const void *key, size_t len);

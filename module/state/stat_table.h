@@ -17,7 +17,7 @@
  *			TIME		ns; -1: there is none
  *			SPAN		ns, of queues that keep times only
  *			HIST		struct wq_hist, of queues that keep times only
- *			LEVELS		a number for each level, of queues with levels only
+ *			PRIORITIES	a number for each priority, of queues with that order only
  *	value		an expression of the module, under the lock.  q is the queue, cs its
  *			critical section, and c the consumer that asks
  *	json		the name in wqctl stat; NULL: it has none, or the attributes have it
@@ -39,7 +39,7 @@ VALUE(gets_resume, TIME, pause_left(cs, ilog2(WQ_PAUSE_GETS)), "gets_resume_ns",
 FLAG(ADDS_PAUSED, q->paused & WQ_PAUSE_ADDS, "adds_paused", "wq_adds_paused",
 	"1: adds are paused, and fail; 0: they are not.")
 VALUE(adds_resume, TIME, pause_left(cs, ilog2(WQ_PAUSE_ADDS)), "adds_resume_ns", NULL, NULL)
-FLAG(REMOVED, q->watched & WQ_WATCH_REMOVED, NULL, NULL, NULL)
+FLAG(UNLINKED, q->watched & WQ_WATCH_UNLINKED, NULL, NULL, NULL)
 FLAG(RESCAN, atomic_read(&q->marked_sources), "rescan", "wq_rescan",
 	"1: a source has a rescan key that the queue has not accepted yet; 0: none has.")
 FLAG(SOURCE_ENDED, q->nr_ended, NULL, NULL, NULL)
@@ -53,13 +53,13 @@ VALUE(depth, GAUGE, wq_depth(q), "depth", "workqueue_depth",
 	"Keys that need a run: ready, or added again while they are processed.")
 VALUE(ready, GAUGE, wq_nr_ready(q), "ready", "wq_ready_keys",
 	"Keys that wait for a get.")
-OTHER(level_ready, LEVELS, "ready_by_level", "wq_level_ready_keys",
-	"Ready keys of a level, for each level that has had one; only of queues with levels.")
+OTHER(ready_by_priority, PRIORITIES, "ready_by_priority", "wq_priority_ready_keys",
+	"Ready keys of a priority, for each that has had one; only of queues with priorities.")
 VALUE(blocked, GAUGE, wq_nr_blocked(q), "blocked", "wq_blocked_keys",
 	"Ready keys beyond the limit of their group, which wait until another run of the group ends.")
-VALUE(ready_groups, GROUPS, q->grouped ? wq_groups_ready(q->order_data) : 0, "ready_groups",
+VALUE(ready_groups, GROUPS, q->grouped ? wq_groups_ready(q->policy_data) : 0, "ready_groups",
 	"wq_ready_groups", "Groups with ready keys.")
-VALUE(oldest, TIME, stat_oldest(cs), "oldest_ns", "wq_oldest_ready_seconds",
+VALUE(oldest, TIME, stat_oldest(cs), "oldest_ns", "wq_oldest_seconds",
 	"Time since the first ready key became dirty; 0: no key is ready. It rises while no consumer gets keys.")
 VALUE(processing, GAUGE, q->nr_processing, "processing", "wq_processing_keys",
 	"Keys that a consumer holds.")
@@ -76,7 +76,7 @@ VALUE(parked, GAUGE, wq_nr_parked(q), "parked", "wq_parked_keys",
 VALUE(max_parked, GAUGE, wq_max_parked(q), "max_parked", NULL, NULL)
 VALUE(disabled, GAUGE, q->nr_disabled, "disabled", "wq_disabled_keys",
 	"Keys that are disabled, so that their adds fail.")
-VALUE(flushes, GAUGE, q->fences.waits, "flushes", "wq_flushes",
+VALUE(waiters, GAUGE, q->fences.waits, "waiters", "wq_waiters",
 	"Waits for the runs of keys.")
 VALUE(keys, GAUGE, wq_nr_keys(q), "keys", "wq_keys",
 	"Keys in the queue, in any state.")

@@ -42,17 +42,17 @@ static struct wq_entry *any_embedded(struct wq_cs *cs)
 		return wq_heap_last(&q->heap);
 	if (q->nr_parked_objects)
 		return list_first_entry(&q->parked_objects, struct wq_entry, link);
-	if (q->nr_requeued || !q->order)
+	if (q->nr_requeued || !q->policy)
 		return wq_first_ready(q);
-	if (!q->order->len(q->order_data))
+	if (!q->policy->len(q->policy_data))
 		return NULL;
 	/*
 	 * A policy shows an entry only by a pop.  The release undoes that the policy counts a get.
 	 */
-	e = q->order->pop(q->order_data);
+	e = q->policy->pop(q->policy_data);
 	if (q->releases)
-		q->order->release(q->order_data, e);
-	q->order->push(q->order_data, e);
+		q->policy->release(q->policy_data, e);
+	q->policy->push(q->policy_data, e);
 	return e;
 }
 
@@ -101,40 +101,40 @@ void wq_trim_share(struct wq_cs *cs)
 /* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */
 void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 {
-	const struct wq_order_ops *order = cs->q->order;
-	void *data = cs->q->order_data;
+	const struct wq_policy_ops *policy = cs->q->policy;
+	void *data = cs->q->policy_data;
 	bool first;
 	u32 before;
 
 	wq_assert_locked(cs);
-	if (!order->blocked) {
-		order->push(data, e);
+	if (!policy->blocked) {
+		policy->push(data, e);
 		cs->wakes.ready++;
 		return;
 	}
-	first = cs->q->polled_reads && !order->blocked(data);
-	before = order->len(data);
-	order->push(data, e);
-	cs->wakes.ready += order->len(data) - before;
+	first = cs->q->polled_reads && !policy->blocked(data);
+	before = policy->len(data);
+	policy->push(data, e);
+	cs->wakes.ready += policy->len(data) - before;
 	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
-	if (first && order->blocked(data))
+	if (first && policy->blocked(data))
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
 /* The policy no longer counts an entry as handed out, which may make blocked entries available. */
 void wq_release(struct wq_cs *cs, struct wq_entry *e)
 {
-	const struct wq_order_ops *order = cs->q->order;
-	void *data = cs->q->order_data;
+	const struct wq_policy_ops *policy = cs->q->policy;
+	void *data = cs->q->policy_data;
 	u32 before;
 
 	wq_assert_locked(cs);
 	/* wq_destroy() has ended the policy. */
-	if (!order)
+	if (!policy)
 		return;
-	before = order->len(data);
-	order->release(data, e);
-	cs->wakes.ready += order->len(data) - before;
+	before = policy->len(data);
+	policy->release(data, e);
+	cs->wakes.ready += policy->len(data) - before;
 }
 
 /* Make a dirty entry ready. */
@@ -143,7 +143,7 @@ static __always_inline void push(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	if (q->order) {
+	if (q->policy) {
 		wq_push_order(cs, e);
 	} else {
 		cs->wakes.ready++;
@@ -242,8 +242,8 @@ static void unqueue(struct wq_cs *cs, struct wq_entry *e)
 	if (e->state & ENTRY_REQUEUED) {
 		list_del(&e->link);
 		q->nr_requeued--;
-	} else if (q->order) {
-		q->order->remove(q->order_data, e);
+	} else if (q->policy) {
+		q->policy->remove(q->policy_data, e);
 	} else {
 		list_del(&e->link);
 		q->nr_fifo--;

@@ -135,8 +135,8 @@ static inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_set_newly_dirty(cs, e);
 		return 1;
 	}
-	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->order && q->order->touch)
-		q->order->touch(q->order_data, e);
+	if (!(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)) && q->policy && q->policy->touch)
+		q->policy->touch(q->policy_data, e);
 	this_cpu_inc(*q->coalesced);
 	wq_trace_add(q, e, true);
 	return 0;

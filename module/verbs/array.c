@@ -43,7 +43,7 @@ static unsigned int add_idle(struct wq_cs *cs, struct wq_batch *b, struct wq_op 
 	unsigned int i;
 
 	wq_assert_locked(cs);
-	if (q->no_adds || q->order || wq_nr_keys(q) >= q->max_keys)
+	if (q->no_adds || q->policy || wq_nr_keys(q) >= q->max_keys)
 		return 0;
 	n = min(n, q->max_keys - wq_nr_keys(q) - 1);
 	for (i = 0; i < n; i++, peek = WQ_SEEN_NOTHING) {
@@ -141,7 +141,7 @@ static unsigned int done_to_idle(struct wq_cs *cs, struct wq_batch *b, struct wq
 	unsigned int i;
 
 	wq_assert_locked(cs);
-	if (q->order || q->releases || q->leased || c->read || q->nr_idle >= q->max_idle)
+	if (q->policy || q->releases || q->leased || c->read || q->nr_idle >= q->max_idle)
 		return 0;
 	n = min(n, q->max_idle - q->nr_idle);
 	for (i = 0; i < n; i++) {
@@ -267,7 +267,7 @@ static unsigned int get_fifo(struct wq_cs *cs, struct wq_consumer *c,
 	LIST_HEAD(taken);
 
 	wq_assert_locked(cs);
-	if (q->order || q->nr_requeued || q->paused & WQ_PAUSE_GETS)
+	if (q->policy || q->nr_requeued || q->paused & WQ_PAUSE_GETS)
 		return 0;
 	list_for_each_entry(e, &q->fifo, link) {
 		size = wq_rec_bytes(want->head, e->len);

@@ -88,7 +88,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 	*info = (struct wq_key_info){
 		.state = wq_key_bits(q, c, e),
 		.failures = wq_failures(e),
-		.requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0,
+		.num_requeues = q->limiter ? wq_limiter_num_requeues(q->limiter, &f) : 0,
 		.due = -1,
 		.lease = -1,
 		.given_back = e->given_back,

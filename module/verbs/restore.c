@@ -102,7 +102,7 @@ static void restore_entry(struct wq_cs *cs, struct wq_entry *e, struct wq_restor
 	/* A run that was given back counts against the limit of its group. */
 	if (deferred) {
 		wq_defer_entry(cs, e, r->op.priority);
-	} else if (state & ahead && (!q->grouped || wq_groups_hold(q->order_data, e))) {
+	} else if (state & ahead && (!q->grouped || wq_groups_hold(q->policy_data, e))) {
 		restore_requeued(cs, e, r->op.priority);
 	} else if (state & (ahead | WQ_KEY_READY | WQ_KEY_DIRTY)) {
 		wq_set_dirty_by(cs, e, &now);

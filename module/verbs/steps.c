@@ -72,9 +72,9 @@ static int pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
 		if (e && e->len > room)
 			return -EMSGSIZE;
 	}
-	if (!q->order->len(q->order_data))
+	if (!q->policy->len(q->policy_data))
 		return -EAGAIN;
-	*ep = q->order->pop(q->order_data);
+	*ep = q->policy->pop(q->policy_data);
 	return *ep ? 0 : -EAGAIN;
 }
 
@@ -86,7 +86,7 @@ static __always_inline void prefetch_popped(struct wq *q, const struct wq_entry 
 {
 	const struct wq_entry *next;
 
-	if (q->table.count < WQ_SMALL_TABLE || !q->order->peek)
+	if (q->table.count < WQ_SMALL_TABLE || !q->policy->peek)
 		return;
 	next = wq_next(q) ?: e;
 	wq_table_prefetch(&q->table, next->hash);

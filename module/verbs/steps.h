@@ -105,7 +105,7 @@ static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
 	if (!k)
 		return -ENOMEM;
 	if (unlikely(q->grouped)) {
-		ret = wq_groups_enter(q->order_data, &q->hash, &k->entry, op->group,
+		ret = wq_groups_enter(q->policy_data, &q->hash, &k->entry, op->group,
 				      pre ? &pre->group : NULL, gfp);
 		if (ret)
 			goto err_dispose;
@@ -118,7 +118,7 @@ static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
 
 err_leave:
 	if (q->grouped)
-		wq_groups_leave(q->order_data, &k->entry);
+		wq_groups_leave(q->policy_data, &k->entry);
 err_dispose:
 	wq_dispose_new(cs, &k->entry);
 	return ret;
@@ -329,15 +329,15 @@ static __always_inline void wq_prefetch_next(struct wq *q, struct wq_entry *firs
 /* Whether the next entry comes from a policy that does not reveal it. */
 static inline bool wq_next_hidden(const struct wq *q)
 {
-	return !q->nr_requeued && q->order && !q->order->peek;
+	return !q->nr_requeued && q->policy && !q->policy->peek;
 }
 
 /* The next entry in the queue's order, or NULL.  Not if it is hidden. */
 static inline struct wq_entry *wq_next(struct wq *q)
 {
-	if (q->nr_requeued || !q->order)
+	if (q->nr_requeued || !q->policy)
 		return wq_first_ready(q);
-	return q->order->len(q->order_data) ? q->order->peek(q->order_data) : NULL;
+	return q->policy->len(q->policy_data) ? q->policy->peek(q->policy_data) : NULL;
 }
 
 /* Count and trace a get, whose run has started. */
@@ -383,7 +383,7 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 static inline int __wq_get_one(struct wq_cs *cs, struct wq_consumer *c, u32 room,
 			       bool first, struct wq_entry **ep)
 {
-	if (cs->q->nr_requeued || !cs->q->order)
+	if (cs->q->nr_requeued || !cs->q->policy)
 		return wq_get_first(cs, c, room, ep);
 	return wq_get_order(cs, c, room, first, ep);
 }

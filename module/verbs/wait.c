@@ -87,7 +87,7 @@ static int look_in_vain(struct wq *q, const struct wq_consumer *c)
 	int ret;
 
 	/* Each of the bits is set before the getters are woken, which look once more. */
-	if (!c || !c->pid || !(READ_ONCE(q->watched) & (WQ_WATCH_REMOVED | WQ_WATCH_ENDED)))
+	if (!c || !c->pid || !(READ_ONCE(q->watched) & (WQ_WATCH_UNLINKED | WQ_WATCH_ENDED)))
 		return -EAGAIN;
 	wq_lock(&cs, q);
 	ret = wq_in_vain(q, c);

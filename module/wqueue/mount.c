@@ -685,7 +685,7 @@ static int wq_fill_super(struct super_block *sb, struct fs_context *fc)
 	init_llist_head(&set->ending);
 	sb->s_blocksize = PAGE_SIZE;
 	sb->s_blocksize_bits = PAGE_SHIFT;
-	sb->s_magic = WQ_FS_MAGIC;
+	sb->s_magic = WQUEUE_MAGIC;
 	sb->s_op = &wq_super_ops;
 	sb->s_xattr = wq_xattrs;
 	sb->s_time_gran = 1;

@@ -111,7 +111,7 @@ void wq_name_unlinked(struct wq *q)
 	wq_lock(&cs, q);
 	/* That of a kernel module is being destroyed: its gets fail with -ESHUTDOWN. */
 	if (q->of_process)
-		q->watched |= WQ_WATCH_REMOVED;
+		q->watched |= WQ_WATCH_UNLINKED;
 	wq_renew_map(&cs);
 	wq_unlock(&cs);
 }

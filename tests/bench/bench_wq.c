@@ -141,7 +141,7 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 static int order_cycle(struct bench *b, const struct wq_params *params, u64 groups, u64 n, u64 m)
 {
 	struct wq *q = wq_create(params);
-	bool levels = params->order_kind == WQ_ORDER_PRIORITY;
+	bool levels = params->order == WQ_ORDER_PRIORITY;
 	struct bench_key key;
 	struct wq_item item;
 	s64 start = 0;
@@ -182,13 +182,13 @@ static int wq_order_fifo(struct bench *b, u64 n, u64 m)
 static int wq_order_priority(struct bench *b, u64 n, u64 m)
 {
 	return order_cycle(b, &(struct wq_params){
-		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PRIORITY }, 1, n, m);
+		.max_keys = WQ_MAX_KEYS, .order = WQ_ORDER_PRIORITY }, 1, n, m);
 }
 
 static int groups_cycle(struct bench *b, u64 groups, u64 n, u64 m)
 {
 	return order_cycle(b, &(struct wq_params){
-		.max_keys = WQ_MAX_KEYS, .order_kind = WQ_ORDER_PREFIX,
+		.max_keys = WQ_MAX_KEYS, .order = WQ_ORDER_PREFIX,
 		.order_arg = sizeof(u64), .group_limit = 1 }, groups, n, m);
 }
 
@@ -240,13 +240,13 @@ static struct wq_entry *fifo_pop(void *order)
 
 static int wq_order_policy(struct bench *b, u64 n, u64 m)
 {
-	static const struct wq_order_ops ops = {
+	static const struct wq_policy_ops ops = {
 		.push = fifo_push, .len = fifo_len, .pop = fifo_pop, .remove = fifo_remove,
 	};
 	struct bench_fifo f = { .keys = LIST_HEAD_INIT(f.keys) };
 
 	return order_cycle(b, &(struct wq_params){
-		.max_keys = WQ_MAX_KEYS, .order = &ops, .order_data = &f }, 1, n, m);
+		.max_keys = WQ_MAX_KEYS, .policy = &ops, .policy_data = &f }, 1, n, m);
 }
 
 static int add_new(struct wq *q, u64 i)

@@ -148,18 +148,18 @@ static void plain_done(long n, long m)
 /* The same work with arrays of @n keys, @m keys in all. */
 static void array(long n, long m)
 {
-	struct wq_batch add = WQ_BATCH_INIT, got = WQ_BATCH_INIT;
+	struct wq_items add = WQ_ITEMS_INIT, got = WQ_ITEMS_INIT;
 	int q = queue();
 	double start = now();
 
 	for (long done = 0; done < m; done += n) {
 		bench_begin(BENCH_TAG('a', 'r', 'r', 'a'));
-		wq_batch_reset(&add);
+		wq_items_reset(&add);
 		for (long i = 0; i < n; i++)
-			check(!wq_batch_put(&add, key_of(i), KEY, 0), "batch");
-		check(wq_add_batch(q, &add) == n, "add");
-		check(wq_get_batch(q, &got, n, WQ_NOWAIT) == n, "get");
-		check(wq_done_batch(q, &got) == n, "done");
+			check(!wq_items_put(&add, key_of(i), KEY, 0), "batch");
+		check(wq_add_many(q, &add) == n, "add");
+		check(wq_get_many(q, &got, n, WQ_NOWAIT) == n, "get");
+		check(wq_done_many(q, &got) == n, "done");
 		bench_end(BENCH_TAG('a', 'r', 'r', 'a'));
 	}
 	tell(now() - start, m / n * n);
@@ -171,7 +171,7 @@ static void array(long n, long m)
  */
 static void mixed(long n, long m)
 {
-	struct wq_batch add = WQ_BATCH_INIT, got = WQ_BATCH_INIT;
+	struct wq_items add = WQ_ITEMS_INIT, got = WQ_ITEMS_INIT;
 	struct wq_item item;
 	int q = queue();
 	char key[KEY];
@@ -182,9 +182,9 @@ static void mixed(long n, long m)
 
 		if (!i)
 			start = now();
-		wq_batch_reset(&add);
+		wq_items_reset(&add);
 		for (long j = 0; j < 8; j++)
-			check(!wq_batch_put(&add, key_of((i + n + j) % n), KEY, 0), "batch");
+			check(!wq_items_put(&add, key_of((i + n + j) % n), KEY, 0), "batch");
 		if (i >= 0)
 			bench_begin(BENCH_TAG('m', 'i', 'x', 'd'));
 		check(write(q, k, KEY) == KEY, "write");
@@ -194,9 +194,9 @@ static void mixed(long n, long m)
 		check(wq_add(q, k, KEY) == 1, "add of a key that is processing");
 		check(!wq_done_get(q, &item, 0, 0, WQ_NOWAIT), "done and get");
 		check(!wq_done(q, &item), "done");
-		check(wq_add_batch(q, &add) == 8, "add of an array");
-		check(wq_get_batch(q, &got, 8, WQ_NOWAIT) == 8, "get of an array");
-		check(wq_done_batch(q, &got) == 8, "done of an array");
+		check(wq_add_many(q, &add) == 8, "add of an array");
+		check(wq_get_many(q, &got, 8, WQ_NOWAIT) == 8, "get of an array");
+		check(wq_done_many(q, &got) == 8, "done of an array");
 		if (i >= 0)
 			bench_end(BENCH_TAG('m', 'i', 'x', 'd'));
 	}
@@ -207,19 +207,19 @@ static void mixed(long n, long m)
 static void again(long n, long m)
 {
 	long arrays = n / m;
-	struct wq_batch *add = calloc(arrays, sizeof(*add));
+	struct wq_items *add = calloc(arrays, sizeof(*add));
 	int q = queue();
 	double start;
 
 	check(add, "no memory");
 	for (long a = 0; a < arrays; a++) {
 		for (long i = 0; i < m; i++)
-			check(!wq_batch_put(&add[a], key_of(a * m + i), KEY, 0), "batch");
-		check(wq_add_batch(q, &add[a]) == m, "add");
+			check(!wq_items_put(&add[a], key_of(a * m + i), KEY, 0), "batch");
+		check(wq_add_many(q, &add[a]) == m, "add");
 	}
 	start = now();
 	for (long a = 0; a < arrays; a++)
-		check(wq_add_batch(q, &add[a]) == m, "add again");
+		check(wq_add_many(q, &add[a]) == m, "add again");
 	tell(now() - start, arrays * m);
 }
 
@@ -289,43 +289,43 @@ static void give_back(int q)
 }
 
 /* End the runs of all keys of a batch.  A file waits for the end of each. */
-static void done_with_waits(int q, int consumer, struct wq_batch *b)
+static void done_with_waits(int q, int consumer, struct wq_items *b)
 {
 	int waits[HOLD_KEYS], num = 0;
 	struct wq_view v;
 
-	while (wq_batch_next(b, &v)) {
+	while (wq_items_next(b, &v)) {
 		waits[num] = wq_wait_fd(q, v.key, v.len, 0, 0);
 		check(waits[num++] >= 0, "wq_wait_fd");
 	}
 	bench_begin(BENCH_TAG('d', 'o', 'n', 'e'));
-	check(wq_done_batch(consumer, b) == num, "done");
+	check(wq_done_many(consumer, b) == num, "done");
 	bench_end(BENCH_TAG('d', 'o', 'n', 'e'));
 	while (num--)
 		close(waits[num]);
 }
 
 /* Add @n keys of @len bytes.  If there are groups, each key has one of its own. */
-static void add_arrays(int q, struct wq_batch *b, long n, long len)
+static void add_arrays(int q, struct wq_items *b, long n, long len)
 {
 	char key[WQ_MAX_KEY] = "default/";
 
 	for (long i = 0; i < n; i++) {
 		memcpy(key + len - sizeof(i), &i, sizeof(i));
-		check(!wq_batch_put(b, key, len, 0), "batch");
+		check(!wq_items_put(b, key, len, 0), "batch");
 		if (b->count < HOLD_KEYS && i < n - 1)
 			continue;
 		bench_begin(BENCH_TAG('a', 'd', 'd', 's'));
-		check(wq_add_batch(q, b) == (int)b->count, "add");
+		check(wq_add_many(q, b) == (int)b->count, "add");
 		bench_end(BENCH_TAG('a', 'd', 'd', 's'));
-		wq_batch_reset(b);
+		wq_items_reset(b);
 	}
 }
 
 /* @n keys of @len bytes, in a queue with leases. */
 static void holds(long n, long len, struct wq_attrs attrs)
 {
-	struct wq_batch keys = WQ_BATCH_INIT;
+	struct wq_items keys = WQ_ITEMS_INIT;
 	static const char name[] = "wq_bench";
 	struct wq_stat st;
 	uint64_t cursor = 0;
@@ -358,10 +358,10 @@ static void holds(long n, long len, struct wq_attrs attrs)
 	/* The consumer still holds some keys when it dies, and some are left at the last close. */
 	for (i = 0, call = 0; i < n / 2; i += keys.count, call++) {
 		bench_begin(BENCH_TAG('g', 'e', 't', 's'));
-		check(wq_get_batch(consumer, &keys, HOLD_KEYS, WQ_NOWAIT) > 0, "get");
+		check(wq_get_many(consumer, &keys, HOLD_KEYS, WQ_NOWAIT) > 0, "get");
 		bench_end(BENCH_TAG('g', 'e', 't', 's'));
 		bench_begin(BENCH_TAG('t', 'o', 'u', 'c'));
-		check(wq_touch_batch(consumer, &keys) == (int)keys.count, "touch");
+		check(wq_touch_many(consumer, &keys) == (int)keys.count, "touch");
 		bench_end(BENCH_TAG('t', 'o', 'u', 'c'));
 		if (call < HOLD_WAITS)
 			done_with_waits(q, consumer, &keys);
@@ -372,7 +372,7 @@ static void holds(long n, long len, struct wq_attrs attrs)
 	bench_begin(BENCH_TAG('e', 'n', 'd', 's'));
 	close(q);
 	bench_end(BENCH_TAG('e', 'n', 'd', 's'));
-	wq_batch_free(&keys);
+	wq_items_free(&keys);
 	printf("keys %ld\n", n);
 }
 

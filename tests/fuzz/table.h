@@ -13,7 +13,7 @@
 OP(OPEN, open, do_open, 10, ANY | B(A_FD) | B(A_HOW))
 OP(BIND, bind, do_bind, 12,
 	VERB | B(A_FD2) | B(A_FLAGS) | B(A_NAME) | B(A_MODE) | B(A_MAX_KEYS) | B(A_LIMITS) |
-	B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) | B(A_DEBOUNCE) |
+	B(A_TWEAK) | B(A_LIMITS_AT) | B(A_RESERVED) | B(A_LEASE) | B(A_SLACK) | B(A_MAX_DEFER) |
 	B(A_ORDER) | B(A_RETRIES) | B(A_ATTR) | B(A_VALUE))
 OP(ADD, add, do_recs, 22, VERB | B(A_FLAGS) | RECS | B(A_MARKS) | B(A_LEVEL))
 OP(GET, get, do_get, 20, VERB | B(A_FLAGS) | OUT | B(A_TIMEOUT) | B(A_DEADLINE))
@@ -82,7 +82,7 @@ ARGUMENT(TWEAK, tweak, 50)
 ARGUMENT(LIMITS_AT, limits_at, PTR_VALUES)
 ARGUMENT(LEASE, lease, 8)
 ARGUMENT(SLACK, slack, 9)
-ARGUMENT(DEBOUNCE, debounce, 6)
+ARGUMENT(MAX_DEFER, max_defer, 6)
 ARGUMENT(SET, set, 14)
 ARGUMENT(UID, uid, 6)
 ARGUMENT(KEYS, keys, PTR_VALUES)	/* the address of the records */

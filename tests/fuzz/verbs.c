@@ -55,7 +55,7 @@ static const struct { __u32 order, arg, limit; } orders[] = {
 
 static const __s8 levels[] = { 0, 1, -1, WQ_MAX_PRIORITY, WQ_MIN_PRIORITY, 63, 64, -64 };
 
-static const __s64 debounces[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
+static const __s64 max_defers[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
 
 #define SET_ANY	(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_LEASE | WQ_ATTR_SLACK)
 
@@ -702,7 +702,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.set = c->arg[A_RESERVED];
 	args.slack = PICK(slacks, c->arg[A_SLACK]);
 	args.max_retries = PICK(retries_values, c->arg[A_RETRIES]);
-	args.debounce = PICK(debounces, c->arg[A_DEBOUNCE]);
+	args.max_defer = PICK(max_defers, c->arg[A_MAX_DEFER]);
 	args.order = PICK(orders, c->arg[A_ORDER]).order;
 	args.order_arg = PICK(orders, c->arg[A_ORDER]).arg;
 	args.group_limit = PICK(orders, c->arg[A_ORDER]).limit;
@@ -903,7 +903,8 @@ __s32 do_key(struct task *t, const struct call *c)
 {
 	/* The field that is not 0, by the value of A_RESERVED. */
 	static const __u8 info_fields[] = {
-		0, INFO(state), INFO(requeues), INFO(failures), INFO(age), INFO(due), INFO(holder),
+		0, INFO(state), INFO(num_requeues), INFO(failures), INFO(age), INFO(due),
+		INFO(holder),
 		INFO(lease), INFO(given_back), INFO(priority),
 	};
 	struct wq_key_op args = {
@@ -980,10 +981,10 @@ static bool may_lower(void)
 
 __s32 do_stat(struct task *t, const struct call *c)
 {
-	__u32 level_ready[WQ_LEVELS];
+	__u32 ready_by_priority[WQ_PRIORITIES];
 	struct wq_stat st = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
-		.level_ready = (uintptr_t)level_ready,
+		.ready_by_priority = (uintptr_t)ready_by_priority,
 	};
 	__s32 ret = verb(t, WQ_IOC_STAT, &st, sizeof(st), true);
 	__u64 at_levels = 0;
@@ -1009,8 +1010,8 @@ __s32 do_stat(struct task *t, const struct call *c)
 		fault(t, "parked %u of %u, in all %llu, dropped %llu", st.parked, st.max_parked,
 		      (unsigned long long)st.parked_total,
 		      (unsigned long long)st.park_dropped);
-	for (i = 0; i < WQ_LEVELS; i++)
-		at_levels += level_ready[i] == WQ_LEVEL_UNUSED ? 0 : level_ready[i];
+	for (i = 0; i < WQ_PRIORITIES; i++)
+		at_levels += ready_by_priority[i] == WQ_PRIORITY_UNUSED ? 0 : ready_by_priority[i];
 	if (st.blocked > st.ready || st.ready_groups > st.ready || at_levels > st.ready)
 		fault(t, "ready %u, blocked %u, groups %u, of all levels %llu", st.ready, st.blocked,
 		      st.ready_groups, (unsigned long long)at_levels);
@@ -1101,7 +1102,7 @@ __s32 do_config(struct task *t, const struct call *c)
 	s = place(t, LIMITS, c->arg[A_LIMITS_AT], room * each);
 	args.limiters = (uintptr_t)s.user;
 	in = args;
-	ret = verb(t, WQ_IOC_SET, &args, sizeof(args), true);
+	ret = verb(t, WQ_IOC_ATTRS, &args, sizeof(args), true);
 	leak_check(t, &s, s.len, "the limiters");
 	if (!plain(t))
 		return ret;
@@ -1136,7 +1137,7 @@ __s32 do_set(struct task *t, const struct call *c)
 	__s32 ret;
 
 	args.set |= attr_put(&args, c);
-	ret = verb(t, WQ_IOC_SET, &args, sizeof(args), false);
+	ret = verb(t, WQ_IOC_ATTRS, &args, sizeof(args), false);
 	spot_check(t, &s, 0, "the limiters");
 	if (plain(t) && args.set == WQ_ATTR_LIMITER && limits_are_reported(t) && !args.flags &&
 	    !c->arg[A_TWEAK] && (ret == -EINVAL || ret == -E2BIG || ret == -ERANGE))

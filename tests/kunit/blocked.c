@@ -30,7 +30,7 @@ static void queue_of_few(struct kunit *test, unsigned int limit, s64 lease)
 	policy_init(p);
 	p->limit = limit;
 	queue_on_clock(test, (struct wq_params){
-		.order = &policy_limited, .order_data = p, .lease = lease,
+		.policy = &policy_limited, .policy_data = p, .lease = lease,
 		.limiter = wq_limiter_exponential(SEC, HOUR),
 	});
 }

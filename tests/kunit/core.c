@@ -1147,12 +1147,12 @@ static struct kunit_case create_cases[] = {
 
 /* --- ordering policies --- */
 
-static struct policy *ordered(struct kunit *test, const struct wq_order_ops *ops)
+static struct policy *ordered(struct kunit *test, const struct wq_policy_ops *ops)
 {
 	struct policy *p = &fixture(test)->policy;
 
 	policy_init(p);
-	queue_of(test, &(struct wq_params){ .order = ops, .order_data = p });
+	queue_of(test, &(struct wq_params){ .policy = ops, .policy_data = p });
 	return p;
 }
 
@@ -1186,7 +1186,7 @@ static void a_policy_is_called_with_interrupts_off(struct kunit *test)
 
 static void touch_may_be_null(struct kunit *test)
 {
-	static struct wq_order_ops untouched;
+	static struct wq_policy_ops untouched;
 
 	untouched = policy_lifo;
 	untouched.touch = NULL;
@@ -1203,7 +1203,7 @@ static struct wq_entry *pop_nothing(void *order)
 
 static void key_stays_ready_if_pop_returns_nothing(struct kunit *test)
 {
-	static struct wq_order_ops ops;
+	static struct wq_policy_ops ops;
 
 	ops = policy_fifo;
 	ops.pop = pop_nothing;

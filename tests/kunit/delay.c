@@ -75,18 +75,18 @@ static void a_delayed_key_may_have_1024_bytes_and_no_more(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_query(q, key, WQ_MAX_KEY), DELAYED);
 }
 
-/* --- debounce --- */
+/* --- max_defer --- */
 
-static void debounced_queue(struct kunit *test, s64 ns)
+static void deferring_queue(struct kunit *test, s64 ns)
 {
-	queue_on_clock(test, (struct wq_params){ .debounce = ns });
+	queue_on_clock(test, (struct wq_params){ .max_defer = ns });
 }
 
-static void a_key_that_is_deferred_again_and_again_runs_when_the_debounce_ends(struct kunit *test)
+static void a_key_that_is_deferred_again_and_again_runs_at_max_defer(struct kunit *test)
 {
 	int i;
 
-	debounced_queue(test, 30);
+	deferring_queue(test, 30);
 	add_after(test, "a", 10);
 	for (i = 0; i < 3; i++) {
 		pass(test, 9);
@@ -101,18 +101,18 @@ static void a_key_that_is_deferred_again_and_again_runs_when_the_debounce_ends(s
 	expect_nothing_ready(test);
 }
 
-static void a_negative_debounce_is_refused(struct kunit *test)
+static void a_negative_max_defer_is_refused(struct kunit *test)
 {
-	struct wq_params params = { .debounce = -1 };
+	struct wq_params params = { .max_defer = -1 };
 
 	KUNIT_EXPECT_EQ(test, PTR_ERR(wq_create(&params)), (long)-ERANGE);
 }
 
-static void a_queue_with_a_debounce_refuses_embedded_entries(struct kunit *test)
+static void a_queue_with_max_defer_refuses_embedded_entries(struct kunit *test)
 {
 	struct wq_embedded x;
 
-	debounced_queue(test, 30);
+	deferring_queue(test, 30);
 	KUNIT_EXPECT_EQ(test, wq_embedded_init_on_stack(&x, queue(test), GFP_KERNEL), -EOPNOTSUPP);
 }
 
@@ -347,7 +347,7 @@ static void a_due_key_goes_through_the_ordering_policy(struct kunit *test)
 	struct policy *o = &fixture(test)->policy;
 
 	policy_init(o);
-	queue_on_clock(test, (struct wq_params){ .order = &policy_lifo, .order_data = o });
+	queue_on_clock(test, (struct wq_params){ .policy = &policy_lifo, .policy_data = o });
 	add_after(test, "a", 10);
 	add_after(test, "b", 20);
 	add_after(test, "c", 30);
@@ -718,7 +718,7 @@ static void measure_lateness(struct kunit *test, const char *ready, const char *
 	s64 *ready_at = kunit_kcalloc(test, LATE_KEYS, sizeof(*ready_at), GFP_KERNEL);
 	s64 *due = kunit_kcalloc(test, LATE_KEYS, sizeof(*due), GFP_KERNEL);
 	s64 *late = kunit_kcalloc(test, LATE_KEYS, sizeof(*late), GFP_KERNEL);
-	struct wq_params params = { .name = QUEUE, .order = &policy_lifo, .order_data = p };
+	struct wq_params params = { .name = QUEUE, .policy = &policy_lifo, .policy_data = p };
 	struct wq_item item;
 	struct rnd_state state;
 	struct wq *q;
@@ -965,18 +965,19 @@ const struct row wq_delay_rows[] = {
 	    AFTER("a", 20), IS(0), AFTER_FLAGS("a", 20, WQ_ADD_KEEP_FIRST), IS(0),
 	    AFTER_FLAGS("a", 20, WQ_ADD_TAKE_LATEST), IS(0), PASS(20), AFTER("a", 5), IS(1)),
 
-	/* --- debounce --- */
-	ROW(a_debounce_begins_with_each_delay_anew,
-	    NEW_QUEUE(.debounce = 30), AFTER("a", 10), PASS(10), RUN("a"), PASS(15), AFTER("a", 10),
+	/* --- max_defer --- */
+	ROW(max_defer_begins_with_each_delay_anew,
+	    NEW_QUEUE(.max_defer = 30), AFTER("a", 10), PASS(10), RUN("a"), PASS(15),
+	    AFTER("a", 10),
 	    AFTER_FLAGS("a", HOUR, WQ_ADD_TAKE_LATEST), PASS(29), NOTHING_READY, PASS(1), RUN("a")),
-	ROW(a_delay_longer_than_the_debounce_is_kept_and_not_deferred,
-	    NEW_QUEUE(.debounce = 30), AFTER("a", 50), PASS(10),
+	ROW(a_delay_longer_than_max_defer_is_kept_and_not_deferred,
+	    NEW_QUEUE(.max_defer = 30), AFTER("a", 50), PASS(10),
 	    AFTER_FLAGS("a", HOUR, WQ_ADD_TAKE_LATEST), PASS(39), NOTHING_READY, PASS(1), RUN("a")),
-	ROW(a_debounce_leaves_earlier_times_alone,
-	    NEW_QUEUE(.debounce = 30), AFTER("a", 20), AFTER_FLAGS("a", 5, WQ_ADD_TAKE_LATEST),
+	ROW(max_defer_leaves_earlier_times_alone,
+	    NEW_QUEUE(.max_defer = 30), AFTER("a", 20), AFTER_FLAGS("a", 5, WQ_ADD_TAKE_LATEST),
 	    PASS(5), RUN("a"), AFTER("b", 20), AFTER("b", 10), PASS(10), RUN("b")),
-	ROW(a_debounce_of_300_years_is_no_bound,
-	    NEW_QUEUE(.debounce = S64_MAX), AFTER("a", 10),
+	ROW(max_defer_of_300_years_is_no_bound,
+	    NEW_QUEUE(.max_defer = S64_MAX), AFTER("a", 10),
 	    AFTER_FLAGS("a", S64_MAX, WQ_ADD_TAKE_LATEST), PASS(1000 * HOUR), NOTHING_READY),
 
 	/* --- delayed twice --- */
@@ -1133,9 +1134,9 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(the_clock_alone_makes_nothing_ready),
 	KUNIT_CASE(a_delay_of_1_ns_needs_no_flag),
 	KUNIT_CASE(a_delayed_key_may_have_1024_bytes_and_no_more),
-	KUNIT_CASE(a_key_that_is_deferred_again_and_again_runs_when_the_debounce_ends),
-	KUNIT_CASE(a_negative_debounce_is_refused),
-	KUNIT_CASE(a_queue_with_a_debounce_refuses_embedded_entries),
+	KUNIT_CASE(a_key_that_is_deferred_again_and_again_runs_at_max_defer),
+	KUNIT_CASE(a_negative_max_defer_is_refused),
+	KUNIT_CASE(a_queue_with_max_defer_refuses_embedded_entries),
 	KUNIT_CASE(equal_times_leave_in_the_order_of_adding),
 	KUNIT_CASE(equal_times_keep_their_order_when_others_go),
 	KUNIT_CASE(another_time_for_a_delayed_key_takes_no_memory),

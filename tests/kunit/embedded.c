@@ -654,12 +654,12 @@ static void an_object_may_be_freed_beside_any_number_of_waiters(struct kunit *te
 		get_task_struct(tasks[n]);
 	}
 	KUNIT_EXPECT_EQ(test, n, WAITERS);
-	ASSERT_EVENTUALLY(test, stats(test)->flushes == n);
+	ASSERT_EVENTUALLY(test, stats(test)->waiters == n);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	exit_object(o);
 	memset(o, 0xa5, sizeof(*o));
 	kfree(o);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 	while (n--) {
 		ASSERT_SAME(test, kthread_stop(tasks[n]), 0, "wait %d", n);
 		put_task_struct(tasks[n]);
@@ -753,7 +753,7 @@ static void destroy_takes_objects_out_of_the_policy(struct kunit *test)
 	struct policy *p = &fixture(test)->policy;
 
 	policy_init(p);
-	destroy_in_all_states(test, (struct wq_params){ .order = &policy_lifo, .order_data = p });
+	destroy_in_all_states(test, (struct wq_params){ .policy = &policy_lifo, .policy_data = p });
 	KUNIT_EXPECT_EQ(test, p->len, 0U);
 	KUNIT_EXPECT_TRUE(test, list_empty(&p->list));
 }
@@ -950,7 +950,7 @@ static void objects_go_through_the_policy(struct kunit *test)
 	struct policy *p = &fixture(test)->policy;
 
 	policy_init(p);
-	objects_of(test, (struct wq_params){ .order = &policy_lifo, .order_data = p });
+	objects_of(test, (struct wq_params){ .policy = &policy_lifo, .policy_data = p });
 	add_object(A);
 	add(test, "key");
 	add_object(B);
@@ -1138,7 +1138,7 @@ static void flush_without_timeout_does_not_wait(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, flush_now(A), 0);
 	/* no wait was left */
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 static void flush_ends_at_its_timeout(struct kunit *test)
@@ -1148,7 +1148,7 @@ static void flush_ends_at_its_timeout(struct kunit *test)
 	add_object(A);
 	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, 20 * MSEC), -ETIMEDOUT);
 	KUNIT_EXPECT_GE(test, (s64)ktime_get_ns() - begun, 20 * MSEC);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 	run_object(test, A);
 }
 
@@ -1182,7 +1182,7 @@ static void a_fatal_signal_ends_a_flush(struct kunit *test)
 	EXPECT_STILL_WAITS(test, a);
 	send_sig(SIGKILL, a->task, 1);
 	KUNIT_EXPECT_EQ(test, result(test, a), -ERESTARTSYS);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 	run_object(test, A);
 }
 
@@ -1201,19 +1201,19 @@ static void a_flush_that_is_given_up_leaves_the_others(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_embedded_flush(&A->x, MSEC), -ETIMEDOUT);
 	send_sig(SIGKILL, killed->task, 1);
 	KUNIT_EXPECT_EQ(test, result(test, killed), -ERESTARTSYS);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 4U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 4U);
 	KUNIT_EXPECT_EQ(test, done_with(test, &item, 0, WQ_OUTCOME_RETRY),
 			WQ_RESULT_READY | WQ_RESULT_DELAYED);
 	KUNIT_EXPECT_EQ(test, result(test, a[0]), WQ_END_FAILED);
 	EXPECT_STILL_WAITS(test, a[1]);
 	item = get_object(test, A);
 	c = start_waiter(test, canceler, A);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 4U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 4U);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, result(test, c), RUNNING | DELAYED | FAILED);
 	for (i = 1; i < ARRAY_SIZE(a); i++)
 		KUNIT_EXPECT_EQ(test, result(test, a[i]), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 static void many_may_flush_and_each_waits_for_its_object(struct kunit *test)
@@ -1710,14 +1710,14 @@ static void any_outcome_of_the_run_releases_the_object(struct kunit *test)
 }
 
 static struct wq *seen_queue;
-static u32 seen_flushes;
+static u32 seen_waiters;
 
 static void release_and_look_at_waits(struct wq_embedded *x)
 {
 	struct wq_stat st;
 
 	wq_stats(seen_queue, &st);
-	seen_flushes = st.flushes;
+	seen_waiters = st.waiters;
 	release(x);
 }
 
@@ -1738,14 +1738,14 @@ static void waits_end_before_the_object_is_released(struct kunit *test)
 	n = embedded_hold_waits(&A->x, held, ARRAY_SIZE(held));
 	KUNIT_EXPECT_EQ(test, n, (unsigned int)ARRAY_SIZE(held));
 	seen_queue = queue(test);
-	seen_flushes = U32_MAX;
+	seen_waiters = U32_MAX;
 	forget_object(A);
 	wq_embedded_exit_async(&A->x, release_and_look_at_waits);
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		EXPECT_STILL_WAITS(test, a[i]);
 	KUNIT_EXPECT_EQ(test, done(test, &item), 0);
 	KUNIT_EXPECT_EQ(test, released(A), 1);
-	KUNIT_EXPECT_EQ(test, seen_flushes, 0U);
+	KUNIT_EXPECT_EQ(test, seen_waiters, 0U);
 	while (n)
 		wq_flush_end(queue(test), held[--n]);
 	KUNIT_EXPECT_EQ(test, result(test, a[0]), 0);

@@ -157,7 +157,7 @@ static void flushes_of_many_keys_end_with_the_runs_of_their_own_keys(struct kuni
 		run(test, key);
 		KUNIT_ASSERT_EQ(test, fence_result(fences[i]), WQ_END_DONE);
 	}
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 	for (i = 0; i < ARRAY_SIZE(fences); i++)
 		end(test, fences[i]);
 }
@@ -273,11 +273,11 @@ static void flushes_of_one_run_share_its_end(struct kunit *test)
 	add(test, "a");
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		a[i] = start_flush(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 5U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 5U);
 	run(test, "a");
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		KUNIT_EXPECT_EQ(test, result(test, a[i]), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 /* The caller may hold a lock that a suspend callback takes. */
@@ -352,7 +352,7 @@ static void done_of_an_array_ends_the_flush_of_each_key(struct kunit *test)
 	done_both(test, c, "a", of_a, "b", of_b);
 	EXPECT_END(test, a, WQ_END_DONE);
 	EXPECT_END(test, b, WQ_END_DONE);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 	consumer_close(c);
 }
 
@@ -398,7 +398,7 @@ static void flush_waits_for_the_run_after_a_give_back(struct kunit *test)
 	run(test, "a");
 	EXPECT_END(test, f, WQ_END_DONE);
 	EXPECT_END(test, later, WQ_END_DONE);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 static void flush_after_a_give_back_joins_the_run_to_come(struct kunit *test)
@@ -434,7 +434,7 @@ static void run_given_back_twice_in_a_row_ends_its_flush_as_failed(struct kunit 
 	KUNIT_EXPECT_EQ(test, fence_result(f), -EAGAIN);
 	consumer_close(c);
 	EXPECT_END(test, f, WQ_END_FAILED);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 static void run_to_come_keeps_its_flush_if_the_run_before_is_given_back_twice(struct kunit *test)
@@ -535,7 +535,7 @@ static void many_give_backs_end_all_flushes_with_one_run(struct kunit *test)
 	done(test, &item);
 	for (i = 0; i < ARRAY_SIZE(f); i++)
 		EXPECT_END(test, f[i], WQ_END_DONE);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 /* --- the end of a wait --- */
@@ -547,7 +547,7 @@ static void flush_times_out(struct kunit *test)
 	add(test, "a");
 	KUNIT_EXPECT_EQ(test, flush(test, "a", 5 * MSEC), -ETIMEDOUT);
 	KUNIT_EXPECT_GE(test, (s64)ktime_get_ns() - begun, 5 * MSEC);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 	run(test, "a");
 }
 
@@ -562,11 +562,11 @@ static void many_flushes_end_with_one_run(struct kunit *test)
 	add(test, "a");
 	for (i = 0; i < MANY; i++)
 		f[i] = watch(test, "a");
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, (u32)MANY);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, (u32)MANY);
 	run(test, "a");
 	for (i = 0; i < MANY; i++)
 		EXPECT_END(test, f[i], WQ_END_DONE);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 /* Disable does this. */
@@ -582,7 +582,7 @@ static void wait_for_a_run_ends_with_the_run_in_progress(struct kunit *test)
 	next = watch(test, "a");
 	KUNIT_ASSERT_EQ(test, wq_op_init(queue(test), &w.op, "a", 1), 0);
 	KUNIT_ASSERT_EQ(test, wq_flush_begin(queue(test), &w, GFP_KERNEL), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 2U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 2U);
 	done(test, &item);
 	EXPECT_END(test, w.fence, WQ_END_DONE);
 	KUNIT_EXPECT_EQ(test, fence_result(next), -EAGAIN);
@@ -601,7 +601,7 @@ static void flush_with_add_waits_for_the_run_of_that_add(struct kunit *test)
 	EXPECT_END(test, f, WQ_END_DONE);
 	wq_shutdown(queue(test));
 	KUNIT_EXPECT_EQ(test, consumer_watch(c, queue(test), "a", 1, true, &f), -ESHUTDOWN);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 static void flush_without_memory_fails_with_ENOMEM(struct kunit *test)
@@ -618,7 +618,7 @@ static void flush_without_memory_fails_with_ENOMEM(struct kunit *test)
 		ret = flush(test, "a", 1);
 		failed = has_failed();
 		KUNIT_EXPECT_EQ(test, ret, ret == -ENOMEM ? -ENOMEM : -ETIMEDOUT);
-		KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+		KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 		nomem += ret == -ENOMEM;
 	}
 	KUNIT_EXPECT_EQ(test, ret, -ETIMEDOUT);
@@ -645,7 +645,7 @@ static void flush_of_a_queue_waits_for_more_keys_than_it_has_fences(struct kunit
 		KUNIT_ASSERT_EQ(test, wq_done(queue(test), &item), 0);
 	}
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 /* Each run adds its key again, so the queue is never empty. */
@@ -691,7 +691,7 @@ static void flush_of_a_queue_needs_no_memory(struct kunit *test)
 	add(test, "c");
 	a = start(test, flush_without_memory, LONG);
 	sleeps(test, a);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 1U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 1U);
 	run(test, "a");
 	run(test, "b");
 	EXPECT_STILL_WAITS(test, a);
@@ -1031,7 +1031,7 @@ static void disable_without_memory_fails_with_ENOMEM(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ret, 0);
 	KUNIT_EXPECT_GT(test, n, 2U);
 	KUNIT_EXPECT_EQ(test, query(test, "a"), DISABLED);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 /* --- many threads --- */
@@ -1102,7 +1102,7 @@ static void flush_returns_after_the_runs_of_all_adds_before_it(struct kunit *tes
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		result_within(test, a[i], 120);
 	EXPECT_ALL_SAME(test, &r->verdict);
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 /* One thread at a time disables a key. */
@@ -1194,7 +1194,7 @@ const struct row wq_flush_rows[] = {
 	    ADD("a"), RUN("a"),
 	    FLUSH("a", 0), IS(WQ_END_NO_RUN), FLUSH("a", WQ_FOREVER), IS(WQ_END_NO_RUN),
 	    /* A former key does not become one by a flush. */
-	    STAT(keys, 0), STAT(flushes, 0)),
+	    STAT(keys, 0), STAT(waiters, 0)),
 	ROW(flush_does_not_wait_for_a_delay_that_is_not_due,
 	    AFTER("a", SEC), FLUSH("a", 0), IS(WQ_END_NO_RUN), FLUSH("a", WQ_FOREVER), IS(WQ_END_NO_RUN),
 	    PASS(SEC), FLUSH("a", 0), IS(-EAGAIN)),
@@ -1202,8 +1202,8 @@ const struct row wq_flush_rows[] = {
 	    RATE_LIMITED("a"), PASS(SEC), GET("a"), DONE("a"), STATE("a", FAILED),
 	    FLUSH("a", WQ_FOREVER), IS(WQ_END_NO_RUN)),
 	ROW(flush_of_a_ready_key_waits_for_the_end_of_its_run,
-	    ADD("a"), FLUSH("a", 0), IS(-EAGAIN), START_FLUSH("a", "a"), STAT(flushes, 1), GET("a"),
-	    STILL_WAITS("a"), DONE("a"), ENDS("a", 0), STAT(flushes, 0)),
+	    ADD("a"), FLUSH("a", 0), IS(-EAGAIN), START_FLUSH("a", "a"), STAT(waiters, 1), GET("a"),
+	    STILL_WAITS("a"), DONE("a"), ENDS("a", 0), STAT(waiters, 0)),
 	ROW(flush_of_a_key_in_processing_waits_for_its_done,
 	    ADD("a"), GET("a"), FLUSH("a", 0), IS(-EAGAIN), START_FLUSH("a", "a"), STILL_WAITS("a"),
 	    DONE("a"), ENDS("a", 0)),
@@ -1232,7 +1232,8 @@ const struct row wq_flush_rows[] = {
 
 	/* --- runs that are dropped --- */
 	ROW(cancel_of_a_ready_key_ends_its_flush,
-	    ADD("a"), START_FLUSH("a", "a"), CANCEL("a"), ENDS("a", WQ_END_CANCELED), STAT(flushes, 0),
+	    ADD("a"), START_FLUSH("a", "a"), CANCEL("a"), ENDS("a", WQ_END_CANCELED),
+	    STAT(waiters, 0),
 	    STAT(keys, 0)),
 	ROW(flush_of_a_pending_run_that_is_canceled_ends_with_the_run_in_progress,
 	    ADD("a"), GET("a"), WATCH("now", "a"), ADD("a"), WATCH("next", "a"), CANCEL("a"),
@@ -1251,9 +1252,9 @@ const struct row wq_flush_rows[] = {
 	/* --- the end of a wait --- */
 	ROW(fatal_signal_ends_a_flush,
 	    ADD("a"), START_FLUSH("a", "a"), SIGNAL("a", SIGUSR1), STILL_WAITS("a"),
-	    SIGNAL("a", SIGKILL), ENDS("a", -ERESTARTSYS), STAT(flushes, 0)),
+	    SIGNAL("a", SIGKILL), ENDS("a", -ERESTARTSYS), STAT(waiters, 0)),
 	ROW(flush_that_is_given_up_leaves_the_others,
-	    ADD("a"), WATCH("f", "a"), WATCH("g", "a"), GIVE_UP_FENCE("f"), STAT(flushes, 1),
+	    ADD("a"), WATCH("f", "a"), WATCH("g", "a"), GIVE_UP_FENCE("f"), STAT(waiters, 1),
 	    RUN("a"), ENDED("g", WQ_END_DONE)),
 
 	/* --- disable --- */
@@ -1279,9 +1280,9 @@ const struct row wq_flush_rows[] = {
 	    ADD("a"), FLUSH_ALL(0), IS(-EAGAIN), GET("a"), FLUSH_ALL(0), IS(-EAGAIN), DONE("a"),
 	    FLUSH_ALL(0), IS(0)),
 	ROW(flush_of_a_queue_waits_for_ready_keys_and_keys_in_processing,
-	    ADD("a"), ADD("b"), GET("a"), START_FLUSH_ALL("f"), STAT(flushes, 2), DONE("a"),
+	    ADD("a"), ADD("b"), GET("a"), START_FLUSH_ALL("f"), STAT(waiters, 2), DONE("a"),
 	    STILL_WAITS("f"), GET("b"), STILL_WAITS("f"), DONE("b"), ENDS("f", 0),
-	    STAT(flushes, 0)),
+	    STAT(waiters, 0)),
 	ROW(flush_of_a_queue_waits_for_the_run_that_an_add_during_a_run_causes,
 	    ADD("a"), GET("a"), ADD("a"), START_FLUSH_ALL("f"), DONE("a"), STILL_WAITS("f"),
 	    GET("a"), STILL_WAITS("f"), DONE("a"), ENDS("f", 0)),
@@ -1294,11 +1295,11 @@ const struct row wq_flush_rows[] = {
 	    DONE_WITH("b", 0, WQ_OUTCOME_GIVE_UP), ENDS("f", 0), FLUSH_ALL(0), IS(0),
 	    FLUSH_ALL(WQ_FOREVER), IS(0), STAT(delayed, 2), STAT(parked, 1)),
 	ROW(flush_of_a_queue_that_times_out_leaves_no_wait,
-	    ADD("a"), ADD("b"), FLUSH_ALL(MSEC), IS(-ETIMEDOUT), STAT(flushes, 0), RUN("a"),
+	    ADD("a"), ADD("b"), FLUSH_ALL(MSEC), IS(-ETIMEDOUT), STAT(waiters, 0), RUN("a"),
 	    RUN("b")),
 	ROW(signal_ends_the_flush_of_a_queue,
 	    ADD("a"), START_FLUSH_ALL("f"), SIGNAL("f", SIGKILL), ENDS("f", -ERESTARTSYS),
-	    STAT(flushes, 0)),
+	    STAT(waiters, 0)),
 	ROW(cancel_ends_the_flush_of_a_queue,
 	    ADD("a"), START_FLUSH_ALL("f"), CANCEL("a"), ENDS("f", 0)),
 	ROW(flush_of_a_queue_waits_while_gets_are_paused,
@@ -1307,7 +1308,7 @@ const struct row wq_flush_rows[] = {
 	ROW(flush_of_a_queue_waits_for_keys_that_a_shutdown_has_left,
 	    ADD("a"), SHUTDOWN, START_FLUSH_ALL("f"), STILL_WAITS("f"), RUN("a"), ENDS("f", 0)),
 	ROW(flushes_of_a_queue_at_once_end_alike,
-	    ADD("a"), ADD("b"), START_FLUSH_ALL("f"), START_FLUSH_ALL("g"), STAT(flushes, 4),
+	    ADD("a"), ADD("b"), START_FLUSH_ALL("f"), START_FLUSH_ALL("g"), STAT(waiters, 4),
 	    RUN("a"), STILL_WAITS("f"), STILL_WAITS("g"), RUN("b"), ENDS("f", 0), ENDS("g", 0)),
 	/* Its fences end with the call, so no other wait may share them. */
 	ROW(flush_of_a_queue_times_out_while_another_waits_for_the_key,
@@ -1316,7 +1317,7 @@ const struct row wq_flush_rows[] = {
 	ROW(disable_waits_for_the_run_in_progress,
 	    ADD("a"), GET("a"), ADD("a"), START_DISABLE("a", "a"), STATE("a", RUNNING | DISABLED),
 	    ADD("a"), IS(-EBUSY), STILL_WAITS("a"), DONE("a"), IS(0),
-	    ENDS("a", RUNNING | WQ_KEY_DIRTY), STATE("a", DISABLED), STAT(flushes, 0)),
+	    ENDS("a", RUNNING | WQ_KEY_DIRTY), STATE("a", DISABLED), STAT(waiters, 0)),
 	ROW(disable_whose_wait_times_out_stays,
 	    ADD("a"), GET("a"), DISABLE("a", MSEC), IS(-ETIMEDOUT), STATE("a", RUNNING | DISABLED),
 	    DONE("a"), STATE("a", DISABLED)),

@@ -12,7 +12,7 @@
 static struct wq_params groups_params(u32 limit)
 {
 	return (struct wq_params){
-		.order_kind = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = limit,
+		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = limit,
 		.limiter = wq_limiter_exponential(SEC, HOUR),
 	};
 }
@@ -26,7 +26,7 @@ static void groups_of(struct kunit *test, u32 limit)
 static void groups_by_prefix(struct kunit *test, u32 len)
 {
 	queue_on_clock(test, (struct wq_params){
-		.order_kind = WQ_ORDER_PREFIX, .order_arg = len,
+		.order = WQ_ORDER_PREFIX, .order_arg = len,
 	});
 }
 
@@ -151,7 +151,7 @@ static void create_checks_the_figures_of_groups(struct kunit *test)
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct wq *q = wq_create(&(struct wq_params){
-			.order_kind = bad[i].kind, .order_arg = bad[i].arg,
+			.order = bad[i].kind, .order_arg = bad[i].arg,
 			.group_limit = bad[i].limit,
 		});
 
@@ -424,7 +424,7 @@ static void threads_never_overlap_within_a_group(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	queue_of(test, &(struct wq_params){
-		.order_kind = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
+		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
 	});
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		a[i] = start_with(test, serial_worker, 0, s);

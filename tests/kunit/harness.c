@@ -73,7 +73,7 @@ struct wq *queue_with_policy(struct kunit *test)
 	struct policy *p = &fixture(test)->policy;
 
 	policy_init(p);
-	return queue_on_clock(test, (struct wq_params){ .order = &policy_fifo, .order_data = p });
+	return queue_on_clock(test, (struct wq_params){ .policy = &policy_fifo, .policy_data = p });
 }
 
 int drain_and_stop(struct wq *q, struct wq_controller *c)

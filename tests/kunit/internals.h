@@ -72,9 +72,9 @@ static inline unsigned int consumer_nr_held(const struct wq_consumer *c)
 	return c->nr_held;
 }
 
-static inline void consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *level_ready)
+static inline void consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *ready_by_priority)
 {
-	wq_consumer_stats(c, st, level_ready);
+	wq_consumer_stats(c, st, ready_by_priority);
 }
 
 /* The result of a consumer's get: the key's length and its first @size bytes. */

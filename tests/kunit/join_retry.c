@@ -294,7 +294,7 @@ static void waits_for_adds_that_join_a_retry_end_with_the_run_that_failed(struct
 		KUNIT_EXPECT_EQ(test, fence_result(waits[i]), WQ_END_FAILED);
 		fence_end(queue(test), waits[i]);
 	}
-	KUNIT_EXPECT_EQ(test, stats(test)->flushes, 0U);
+	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 0U);
 }
 
 static void a_flush_does_not_wait_for_an_add_that_has_joined_a_retry(struct kunit *test)
@@ -320,7 +320,7 @@ static void a_retry_has_the_highest_level_of_the_adds_that_join_it(struct kunit 
 {
 	struct wq_item item;
 
-	joining_queue(test, (struct wq_params){ .order_kind = WQ_ORDER_PRIORITY });
+	joining_queue(test, (struct wq_params){ .order = WQ_ORDER_PRIORITY });
 	add_at(test, 1);
 	item = get(test, "a");
 	KUNIT_EXPECT_EQ(test, add_at(test, 3), 1);

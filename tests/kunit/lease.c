@@ -988,7 +988,7 @@ static struct policy *ordered(struct kunit *test)
 
 	policy_init(p);
 	queue_on_clock(test, (struct wq_params){
-		.name = QUEUE, .lease = LEASE, .order = &policy_by_bytes, .order_data = p,
+		.name = QUEUE, .lease = LEASE, .policy = &policy_by_bytes, .policy_data = p,
 	});
 	return p;
 }

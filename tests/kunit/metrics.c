@@ -163,7 +163,7 @@ static void oldest_is_of_the_key_that_became_ready_first_in_each_order(struct ku
 
 	for (i = 0; i < ARRAY_SIZE(orders); i++) {
 		queue_on_clock(test, (struct wq_params){
-			.name = QUEUE, .order_kind = orders[i].kind, .order_arg = orders[i].arg,
+			.name = QUEUE, .order = orders[i].kind, .order_arg = orders[i].arg,
 			.group_limit = orders[i].limit,
 		});
 		EXPECT_OLDEST(test, -1);
@@ -768,8 +768,8 @@ const struct row wq_metrics_rows[] = {
 	    ADD("a"), GET("a"), CHECKED(consumers, 0), CHECKED(held, 1)),
 	ROW(oldest_counts_from_the_last_add_of_a_requeued_key_in_each_order,
 	    AGES_OF_REQUEUED_KEYS(),
-	    AGES_OF_REQUEUED_KEYS(.order_kind = WQ_ORDER_PRIORITY),
-	    AGES_OF_REQUEUED_KEYS(.order_kind = WQ_ORDER_PREFIX, .order_arg = 1)),
+	    AGES_OF_REQUEUED_KEYS(.order = WQ_ORDER_PRIORITY),
+	    AGES_OF_REQUEUED_KEYS(.order = WQ_ORDER_PREFIX, .order_arg = 1)),
 
 	/* --- from needing a run to the get --- */
 	ROW(a_run_waits_from_its_add_to_its_get,

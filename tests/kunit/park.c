@@ -445,7 +445,7 @@ static void key_of_a_full_group_is_kicked_in_a_paused_queue_that_drains(struct k
 	struct actor *a;
 
 	queue_on_clock(test, (struct wq_params){
-		.order_kind = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
+		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
 		.max_keys = 8,
 	});
 	park(test, "g/a");

@@ -162,27 +162,27 @@ static void limited_release(void *order, struct wq_entry *e)
 	p->releases++;
 }
 
-const struct wq_order_ops policy_fifo = {
+const struct wq_policy_ops policy_fifo = {
 	.touch = count_touch, .push = push_last, .len = count_keys, .pop = pop_first,
 	.remove = remove_key,
 };
 
-const struct wq_order_ops policy_lifo = {
+const struct wq_policy_ops policy_lifo = {
 	.touch = count_touch, .push = push_first, .len = count_keys, .pop = pop_first,
 	.remove = remove_key,
 };
 
-const struct wq_order_ops policy_touched_first = {
+const struct wq_policy_ops policy_touched_first = {
 	.touch = move_to_front, .push = push_last, .len = count_keys, .pop = pop_first,
 	.remove = remove_key,
 };
 
-const struct wq_order_ops policy_by_bytes = {
+const struct wq_policy_ops policy_by_bytes = {
 	.touch = count_touch, .push = tree_push, .len = count_keys, .pop = tree_pop,
 	.remove = tree_remove,
 };
 
-const struct wq_order_ops policy_limited = {
+const struct wq_policy_ops policy_limited = {
 	.push = push_last, .len = limited_len, .pop = limited_pop, .remove = remove_key,
 	.peek = limited_peek, .release = limited_release, .blocked = limited_blocked,
 };

@@ -18,9 +18,9 @@ struct policy {
 	s64 *pushed_at;			/* by the key, a number; NULL: not noted */
 };
 
-extern const struct wq_order_ops policy_fifo, policy_lifo, policy_by_bytes;
-extern const struct wq_order_ops policy_touched_first;	/* a touch moves the key to the front */
-extern const struct wq_order_ops policy_limited;	/* FIFO; hands out @limit keys at a time */
+extern const struct wq_policy_ops policy_fifo, policy_lifo, policy_by_bytes;
+extern const struct wq_policy_ops policy_touched_first;	/* a touch moves the key to the front */
+extern const struct wq_policy_ops policy_limited;	/* FIFO; hands out @limit keys at a time */
 
 static inline void policy_init(struct policy *p)
 {

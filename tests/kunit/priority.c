@@ -19,7 +19,7 @@
 static void queue_of_levels(struct kunit *test, u32 ageing, s64 lease)
 {
 	queue_on_clock(test, (struct wq_params){
-		.order_kind = WQ_ORDER_PRIORITY, .order_arg = ageing, .lease = lease,
+		.order = WQ_ORDER_PRIORITY, .order_arg = ageing, .lease = lease,
 		.limiter = wq_limiter_exponential(SEC, HOUR),
 	});
 }
@@ -67,12 +67,12 @@ static void run_at(struct kunit *test, const char *key, int level)
 
 static void get_returns_a_key_of_the_highest_level(struct kunit *test)
 {
-	static const u32 step = 37;	/* without a common divisor with WQ_LEVELS */
+	static const u32 step = 37;	/* without a common divisor with WQ_PRIORITIES */
 	struct wq_item item;
 	int i, level;
 
-	for (i = 0; i < WQ_LEVELS; i++) {
-		level = MIN_LEVEL + (int)(i * step % WQ_LEVELS);
+	for (i = 0; i < WQ_PRIORITIES; i++) {
+		level = MIN_LEVEL + (int)(i * step % WQ_PRIORITIES);
 		KUNIT_EXPECT_EQ(test, wq_add_priority(queue(test), &level, sizeof(level), level,
 						      0, 0), 1);
 	}
@@ -109,10 +109,10 @@ static void other_adds_have_level_0(struct kunit *test)
 
 /* --- statistics --- */
 
-/* wq_stat.level_ready of a level. */
+/* wq_stat.ready_by_priority of a level. */
 static u32 figure_of(struct kunit *test, int level)
 {
-	u32 *figures = kunit_kmalloc_array(test, WQ_LEVELS, sizeof(*figures), GFP_KERNEL), n;
+	u32 *figures = kunit_kmalloc_array(test, WQ_PRIORITIES, sizeof(*figures), GFP_KERNEL), n;
 	struct wq_stat st;
 
 	KUNIT_ASSERT_NOT_NULL(test, figures);
@@ -127,7 +127,7 @@ static u32 ready_at(struct kunit *test, int level)
 {
 	u32 n = figure_of(test, level);
 
-	return n == WQ_LEVEL_UNUSED ? 0 : n;
+	return n == WQ_PRIORITY_UNUSED ? 0 : n;
 }
 
 /* Ready keys of all levels. */
@@ -201,7 +201,7 @@ static void stat_remembers_the_levels_that_had_ready_keys(struct kunit *test)
 	int level;
 
 	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
-		KUNIT_EXPECT_EQ(test, figure_of(test, level), WQ_LEVEL_UNUSED);
+		KUNIT_EXPECT_EQ(test, figure_of(test, level), WQ_PRIORITY_UNUSED);
 	add_level(test, "low", MIN_LEVEL);
 	add_level(test, "high", MAX_LEVEL);
 	add_level_after(test, "later", 7, SEC);
@@ -211,14 +211,14 @@ static void stat_remembers_the_levels_that_had_ready_keys(struct kunit *test)
 	for (level = MIN_LEVEL; level <= MAX_LEVEL; level++)
 		KUNIT_EXPECT_EQ(test, figure_of(test, level),
 				level == MIN_LEVEL || level == 1 || level == MAX_LEVEL ?
-				0 : WQ_LEVEL_UNUSED);
+				0 : WQ_PRIORITY_UNUSED);
 }
 
 static void stat_of_a_queue_without_levels_has_none(struct kunit *test)
 {
 	queue_on_clock(test, (struct wq_params){});
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, figure_of(test, 0), WQ_LEVEL_UNUSED);
+	KUNIT_EXPECT_EQ(test, figure_of(test, 0), WQ_PRIORITY_UNUSED);
 }
 
 /* --- several adds --- */
@@ -249,7 +249,7 @@ static void len_and_depth_are_right_after_changes_of_level(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, stats(test)->depth, 2U);
 	}
 	KUNIT_EXPECT_EQ(test, stats(test)->adds, 3ULL);
-	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 2ULL * (WQ_LEVELS - 1));
+	KUNIT_EXPECT_EQ(test, stats(test)->coalesced, 2ULL * (WQ_PRIORITIES - 1));
 	cancel(test, "a");
 	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 0U);
 	KUNIT_EXPECT_EQ(test, stats(test)->depth, 1U);
@@ -702,18 +702,18 @@ static void add_priority_fails_with_EINVAL_for_bad_flags(struct kunit *test)
 
 static void create_checks_the_order_and_its_figures(struct kunit *test)
 {
-	static const struct wq_order_ops none;
+	static const struct wq_policy_ops none;
 	static const struct {
 		struct wq_params p;
 		long err;
 	} bad[] = {
-		{ { .order_kind = WQ_ORDER_PRIORITY, .order_arg = WQ_MAX_AGEING + 1 }, -ERANGE },
-		{ { .order_kind = WQ_ORDER_PRIORITY, .group_limit = 1 }, -EINVAL },
+		{ { .order = WQ_ORDER_PRIORITY, .order_arg = WQ_MAX_AGEING + 1 }, -ERANGE },
+		{ { .order = WQ_ORDER_PRIORITY, .group_limit = 1 }, -EINVAL },
 		{ { .order_arg = 1 }, -EINVAL },
 		{ { .group_limit = 1 }, -EINVAL },
-		{ { .order_kind = WQ_ORDER_OTHER }, -EINVAL },
-		{ { .order_kind = U32_MAX }, -EINVAL },
-		{ { .order_kind = WQ_ORDER_PRIORITY, .order = &none }, -EINVAL },
+		{ { .order = WQ_ORDER_OTHER }, -EINVAL },
+		{ { .order = U32_MAX }, -EINVAL },
+		{ { .order = WQ_ORDER_PRIORITY, .policy = &none }, -EINVAL },
 	};
 	struct wq *q;
 	int i;

@@ -288,7 +288,7 @@ static void cancel_disable_and_shutdown_drop_the_change_of_a_disabled_key(struct
 
 static void a_change_of_a_disabled_key_keeps_its_highest_level(struct kunit *test)
 {
-	struct wq_params p = { .order_kind = WQ_ORDER_PRIORITY };
+	struct wq_params p = { .order = WQ_ORDER_PRIORITY };
 	struct wq *q = disabled_queue(test, &p);
 	struct wq_item item;
 

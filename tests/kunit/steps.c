@@ -104,7 +104,7 @@ s64 step_with_policy(struct kunit *test, const struct step *s)
 	struct policy *p = &fixture(test)->policy;
 
 	policy_init(p);
-	queue_of(test, &(struct wq_params){ .order = s->order, .order_data = p });
+	queue_of(test, &(struct wq_params){ .policy = s->policy, .policy_data = p });
 	return 0;
 }
 

@@ -33,7 +33,7 @@ struct step {
 	int (*actor)(struct actor *a);
 	const void *data;
 	s64 (*ending)(struct control_fixture *fx, struct tally *t, int n);
-	const struct wq_order_ops *order;
+	const struct wq_policy_ops *policy;
 };
 
 struct row {
@@ -118,7 +118,7 @@ void run_row(struct kunit *test);
 #define NEW_QUEUE(...)		STEP(new_queue, .params = &(const struct wq_params){ __VA_ARGS__ })
 
 /* Replaces the queue by one with an ordering policy. */
-#define WITH_POLICY(ops)	STEP(with_policy, .order = &(ops))
+#define WITH_POLICY(ops)	STEP(with_policy, .policy = &(ops))
 /* Calls of the policy. */
 #define POLICY(field, value)	STEP(policy, FIELD_OF(struct policy, field)), IS(value)
 /* As in the queue of a process, each call handles times. */

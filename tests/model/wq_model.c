@@ -404,8 +404,8 @@ static int delay_key(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	key->later = old.set ? max(key->later, level) : level;
 	set_time(m, due, delay);
 	if (!old.set)
-		m->key[k].bound = max(due->at, later(m, m->p.debounce));
-	if (m->p.debounce)
+		m->key[k].bound = max(due->at, later(m, m->p.max_defer));
+	if (m->p.max_defer)
 		due->at = min(due->at, m->key[k].bound);
 	if (old.set && ((flags & WQ_ADD_KEEP_FIRST) ||
 			(!(flags & WQ_ADD_TAKE_LATEST) && due->at >= old.at)))
@@ -990,7 +990,7 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->failed += key->failures > 0;
 		st->delayed += key->time[WM_DUE].set;
 		st->disabled += key->disabled && !wm_is_object(m, key - m->key);
-		st->flushes += key->watch > 0;
+		st->waiters += key->watch > 0;
 		st->depth += key->dirty;
 		st->parked += key->parked && !key->holder;
 		st->processing += key->holder > 0;
@@ -1019,14 +1019,14 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	}
 }
 
-void wm_levels(const struct wm *m, u32 level_ready[WQ_LEVELS])
+void wm_levels(const struct wm *m, u32 ready_by_priority[WQ_PRIORITIES])
 {
 	u32 i;
 
-	for (i = 0; i < WQ_LEVELS; i++)
-		level_ready[i] = m->level_used[i] ? 0 : WQ_LEVEL_UNUSED;
+	for (i = 0; i < WQ_PRIORITIES; i++)
+		ready_by_priority[i] = m->level_used[i] ? 0 : WQ_PRIORITY_UNUSED;
 	for (i = m->nback; i < m->nready && m->p.ageing; i++)
-		level_ready[m->key[m->ready[i]].level - WQ_MIN_PRIORITY]++;
+		ready_by_priority[m->key[m->ready[i]].level - WQ_MIN_PRIORITY]++;
 }
 
 u32 wm_poll(const struct wm *m, u32 c)

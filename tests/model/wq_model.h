@@ -46,7 +46,7 @@ struct wm_params {
 	u32 keys;		/* up to WM_KEYS that there are at all */
 	u32 max_keys;
 	s64 lease;		/* ns, 0: none */
-	s64 debounce;		/* ns, 0: no bound */
+	s64 max_defer;		/* ns, 0: no bound */
 	bool timed;		/* it has a name, and so times */
 	bool objects;		/* keys of odd numbers are embedded entries */
 	u32 ageing;		/* of the order of levels; 0: first in, first out */
@@ -116,7 +116,7 @@ struct wm {
 	u32 nback;		/* the first of them are requeued */
 	u32 pops;		/* gets since the last one of a turn of the levels */
 	int turn, last;		/* levels: that had the last turn, and of the last get */
-	bool level_used[WQ_LEVELS];
+	bool level_used[WQ_PRIORITIES];
 	u32 nturns;
 	u8 turns[WM_KEYS];	/* groups that a get can take a key of, the next one first */
 	s64 full_at;		/* when the bucket is full again */
@@ -154,7 +154,7 @@ enum { WM_IN = 1, WM_OUT = 2, WM_HUP = 4 };	/* of wm_poll() */
 
 /* The state as a consumer can see it.  Times are ns from now; -1: there is none. */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
-void wm_levels(const struct wm *m, u32 level_ready[WQ_LEVELS]);
+void wm_levels(const struct wm *m, u32 ready_by_priority[WQ_PRIORITIES]);
 u32 wm_poll(const struct wm *m, u32 c);
 u32 wm_next_ready(const struct wm *m);		/* index in ready of the next key, or nready */
 u32 wm_requeues(const struct wm *m, u32 k);

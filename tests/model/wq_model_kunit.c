@@ -79,7 +79,7 @@ struct rig {
 	struct task_struct *drainer;	/* NULL: nobody drains */
 	struct completion drained;
 	int drain_ret;
-	u32 level_ready[WQ_LEVELS];
+	u32 ready_by_priority[WQ_PRIORITIES];
 	char why[160];			/* what differs */
 };
 
@@ -208,12 +208,12 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.name = cfg->p.timed ? "wq-model" : NULL,
 		.max_keys = cfg->p.max_keys,
 		.lease = cfg->p.lease,
-		.debounce = cfg->p.debounce,
+		.max_defer = cfg->p.max_defer,
 		.max_retries = cfg->p.max_retries,
 		.join_retry = cfg->p.join_retry,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
-		.order_kind = cfg->p.ageing ? WQ_ORDER_PRIORITY :
+		.order = cfg->p.ageing ? WQ_ORDER_PRIORITY :
 			      cfg->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
 		.order_arg = cfg->p.groups ? 1 : cfg->p.ageing,
 		.group_limit = cfg->p.limit,
@@ -627,7 +627,7 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 		  (int)info.state;
 	int want = wm_query(&run->m, c, k);
 	s64 real[] = {
-		info.failures, info.requeues, info.due, info.lease, info.age, info.given_back,
+		info.failures, info.num_requeues, info.due, info.lease, info.age, info.given_back,
 		info.priority,
 		info.error,
 	};
@@ -699,8 +699,8 @@ static bool same_queue(struct rig *rig, u32 c)
 	struct wq_stat st;
 	__poll_t mask = queue_poll(rig->q, rig->c[c]);
 
-	consumer_stats(rig->c[c], &st, rig->level_ready);
-	if (ws_stat_differs(&rig->run, c, true, &st, rig->level_ready, rig->why,
+	consumer_stats(rig->c[c], &st, rig->ready_by_priority);
+	if (ws_stat_differs(&rig->run, c, true, &st, rig->ready_by_priority, rig->why,
 			    sizeof(rig->why)))
 		return false;
 	if (!conserved(rig, &st))
@@ -948,7 +948,7 @@ static const struct config configs[] = {
 		.name = "kernel and process, no leases, bucket", .consumers = 2,
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .burst = 1, .token = UNIT / 2,
-			.debounce = UNIT / 4,
+			.max_defer = UNIT / 4,
 		},
 	}, {
 		.name = "kernel, a key and an object", .consumers = 1,
@@ -1239,7 +1239,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 	};
 	/* An embedded entry has no room for it. */
 	if (!objects && !ws_rnd(rnd, 3))
-		cfg->p.debounce = 1 + ws_rnd(rnd, 4) * UNIT;
+		cfg->p.max_defer = 1 + ws_rnd(rnd, 4) * UNIT;
 	if (!objects && !cfg->p.ageing && !ws_rnd(rnd, 3)) {
 		cfg->p.groups = 1 + ws_rnd(rnd, 8);
 		cfg->p.limit = ws_rnd(rnd, 4);

@@ -522,7 +522,7 @@ void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_ste
 
 /* --- statistics --- */
 
-enum kind { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, LEVELS };
+enum kind { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, PRIORITIES };
 
 static const struct {
 	const char *name;
@@ -560,7 +560,7 @@ static bool is_modelled(u32 i, bool times, bool sweep)
 
 	if (fields[i].kind == TIME || fields[i].kind == SPAN || fields[i].kind == HIST)
 		return times && !is_one_of(fields[i].name, unknown);
-	return fields[i].kind != LEVELS && !is_one_of(fields[i].name, unknown) &&
+	return fields[i].kind != PRIORITIES && !is_one_of(fields[i].name, unknown) &&
 	       !(sweep && is_one_of(fields[i].name, lazy));
 }
 
@@ -575,14 +575,14 @@ static u64 field_of(const struct wq_stat *st, u32 i)
 /* Whether the ready keys by level are as in the model. */
 static bool levels_differ(const struct wm *m, const u32 *real, char *why, size_t size)
 {
-	u32 model[WQ_LEVELS], i;
+	u32 model[WQ_PRIORITIES], i;
 
 	wm_levels(m, model);
-	for (i = 0; i < WQ_LEVELS; i++) {
+	for (i = 0; i < WQ_PRIORITIES; i++) {
 		if (model[i] == real[i])
 			continue;
 		/* The model raises some keys in two steps, so it uses levels that the module skips. */
-		if (!model[i] && real[i] == WQ_LEVEL_UNUSED)
+		if (!model[i] && real[i] == WQ_PRIORITY_UNUSED)
 			continue;
 		snprintf(why, size, "ready keys of level %d: module %u, model %u",
 			 WQ_MIN_PRIORITY + (int)i, real[i], model[i]);
@@ -592,7 +592,7 @@ static bool levels_differ(const struct wm *m, const u32 *real, char *why, size_t
 }
 
 bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct wq_stat *real,
-		     const u32 *level_ready, char *why, size_t size)
+		     const u32 *ready_by_priority, char *why, size_t size)
 {
 	struct wq_stat st;
 	u32 i;
@@ -605,7 +605,7 @@ bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct w
 			 (long long)field_of(real, i), (long long)field_of(&st, i));
 		return true;
 	}
-	if (levels_differ(&r->m, level_ready, why, size))
+	if (levels_differ(&r->m, ready_by_priority, why, size))
 		return true;
 	for (i = 0; times && i < WQ_HIST_COUNTS; i++) {
 		if (st.waits.counts[i] == real->waits.counts[i] &&

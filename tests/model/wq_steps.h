@@ -120,11 +120,11 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s);
 void ws_print(char *to, size_t size, const struct ws_run *r, const struct ws_step *s);
 
 /*
- * Whether the figures differ, and then how, as text.  @times: those of times as well.  @level_ready:
+ * Whether the figures differ, and then how, as text.  @times: those of times as well.  @ready_by_priority:
  * those of levels.
  */
 bool ws_stat_differs(const struct ws_run *r, u32 who, bool times, const struct wq_stat *real,
-		     const u32 *level_ready, char *why, size_t size);
+		     const u32 *ready_by_priority, char *why, size_t size);
 
 /* Leaves out what can be left out of n steps such that they still fail.  Return: how many */
 u32 ws_shrink(struct ws_step *steps, u32 n, struct ws_step *spare,

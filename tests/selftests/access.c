@@ -50,14 +50,14 @@ static int do_config(int q)
 {
 	struct wq_attrs c = { .size = sizeof(c) };
 
-	return verb(q, WQ_IOC_SET, &c);
+	return verb(q, WQ_IOC_ATTRS, &c);
 }
 
 /* Either access mode is enough. The caller must also be the owner, which config.c tests. */
 static int do_set(int q)
 {
 	struct wq_attrs c = { .size = sizeof(c), .set = WQ_ATTR_SLACK, .slack = 1 };
-	int ret = verb(q, WQ_IOC_SET, &c);
+	int ret = verb(q, WQ_IOC_ATTRS, &c);
 
 	return ret == -EPERM ? 0 : ret;
 }
@@ -269,7 +269,7 @@ TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
 		ASSERT_EQ(allowed && may & R, st.gets);
 		ASSERT_EQ(allowed && may & R, st.dones);
 		ASSERT_EQ((allowed && may_end(may, !who[i].unlink) ? WQ_STATE_SHUTDOWN : 0) |
-			  (who[i].unlink ? 0 : WQ_STATE_REMOVED), st.state);
+			  (who[i].unlink ? 0 : WQ_STATE_UNLINKED), st.state);
 		ASSERT_EQ(allowed && may & W, st.canceled);
 		ASSERT_EQ(allowed && may == (R | W) ? 2 : 1, st.adds);
 		if (who[i].unlink)

@@ -478,9 +478,9 @@ static const struct {
 } verbs[] = {
 #define V(name) { WQ_IOC_##name, #name }
 	V(INFO), V(OPEN), V(UNLINK), V(ADD), V(GET), V(DONE), V(STAT), V(KEY), V(LIST), V(SHUTDOWN),
-	V(TOUCH), V(SET), V(MAP), V(PAUSE), V(SOURCE), V(WAIT),
+	V(TOUCH), V(ATTRS), V(MAP), V(PAUSE), V(SOURCE), V(WAIT),
 #undef V
-	{ _IO(WQ_IOC_MAGIC, 0x08), "none" }, { _IO(WQ_IOC_MAGIC, 0xff), "none" }, { 0, "none" },
+	{ _IO(WQ_IOC_MAGIC, 0x10), "none" }, { _IO(WQ_IOC_MAGIC, 0xff), "none" }, { 0, "none" },
 };
 
 TEST_F(file, ioctl_with_a_bad_address_has_its_result_and_changes_nothing)

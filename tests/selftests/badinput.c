@@ -4,8 +4,8 @@
 
 #include <sys/param.h>
 
-/* WQ_IOC_SET that reports. */
-#define REPORT		(WQ_IOC_SET | 0x10000)
+/* WQ_IOC_ATTRS that reports. */
+#define REPORT		(WQ_IOC_ATTRS | 0x10000)
 
 #define ANY_OP	7	/* the bits of WQ_DO_*, which stand where others have flags */
 
@@ -17,7 +17,7 @@ static const struct {
 } verbs[] = {
 	{ WQ_IOC_ADD, 0, 0 }, { KEY_VERB(WQ_DO_QUERY), ANY_OP, 0 },
 	{ WQ_IOC_LIST, WQ_LIST_SINCE, 0 }, { WQ_IOC_STAT, 0, 0 }, { REPORT, 0, 0 },
-	{ WQ_IOC_SET, 0, 0 }, { WQ_IOC_PAUSE, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, 0 },
+	{ WQ_IOC_ATTRS, 0, 0 }, { WQ_IOC_PAUSE, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, 0 },
 	{ KEY_VERB(WQ_DO_KICK), ANY_OP, 0 },
 	{ WQ_IOC_WAIT, WQ_WAIT_OWN, WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD },
 	{ KEY_VERB(WQ_DO_ENABLE), ANY_OP, 0 }, { WQ_IOC_GET, 0, 0 }, { WQ_IOC_TOUCH, 0, 0 },
@@ -94,7 +94,7 @@ static struct args good(unsigned int nr)
 	case REPORT:
 		a.size = sizeof(a.config);
 		break;
-	case WQ_IOC_SET:
+	case WQ_IOC_ATTRS:
 		/* the default, so that nothing changes */
 		a.size = sizeof(a.config);
 		a.config.set = WQ_ATTR_MAX_KEYS;
@@ -463,15 +463,15 @@ TEST_F(used, get_with_a_negative_deadline_fails_with_EINVAL)
 	}
 }
 
-TEST(open_with_a_negative_debounce_fails_with_ERANGE)
+TEST(open_with_a_negative_max_defer_fails_with_ERANGE)
 {
-	struct wq_attrs open = { .size = sizeof(open), .debounce = -1 };
+	struct wq_attrs open = { .size = sizeof(open), .max_defer = -1 };
 	int q = q_dev(O_RDWR);
 
 	ASSERT_EQ(-ERANGE, verb(q, WQ_IOC_OPEN, &open));
-	open.debounce = INT64_MIN;
+	open.max_defer = INT64_MIN;
 	ASSERT_EQ(-ERANGE, verb(q, WQ_IOC_OPEN, &open));
-	open.debounce = INT64_MAX;
+	open.max_defer = INT64_MAX;
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));
 }
 
@@ -729,7 +729,7 @@ TEST(bad_input_causes_no_kernel_warning)
 		/* the kernel must not write to the test's own memory */
 		if (nr == WQ_IOC_GET || nr == WQ_IOC_LIST)
 			a.get.keys.addr = addr_of(place);
-		if ((nr & 0xffff) == WQ_IOC_SET)
+		if ((nr & 0xffff) == WQ_IOC_ATTRS)
 			a.config.limiters = addr_of(place);
 		if (nr == WQ_IOC_ADD || nr == WQ_IOC_DONE || nr == WQ_IOC_TOUCH)
 			a.add.results = random64() % 2 ? addr_of(place) : 0;

@@ -402,7 +402,7 @@ TEST_F(bpf, program_that_runs_because_of_its_own_key_adds_no_other)
 	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "j", 0, 0));
 	sleep_ms(100);
 	/* Others of the machine call it, too. */
-	EXPECT_TRUE(within("failed", 2, 500, first(q).failed));
+	EXPECT_TRUE(within("failed", 2, 500, first(q).failed_adds));
 	close(link);
 	close(q);
 }
@@ -435,7 +435,7 @@ TEST_F(bpf, full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "one", 0, 0));
 	EXPECT_EQ(0, call_once(BPF_PROG_TYPE_SYSCALL, CHANNEL, "two", 0, 0));
 	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
-	EXPECT_EQ(1, first(q).failed);
+	EXPECT_EQ(1, first(q).failed_adds);
 	EXPECT_TRUE(next_is(q, "one"));
 	EXPECT_TRUE(next_is(q, "/"));
 	close(q);

@@ -16,7 +16,7 @@ struct out { __u16 off, len; };
 	{ offsetof(struct type, field), sizeof(((struct type *)NULL)->field) }
 
 #define KEY_INFO {								\
-	OUT(wq_key_op, info.state), OUT(wq_key_op, info.requeues),		\
+	OUT(wq_key_op, info.state), OUT(wq_key_op, info.num_requeues),		\
 	OUT(wq_key_op, info.failures), OUT(wq_key_op, info.age),		\
 	OUT(wq_key_op, info.due), OUT(wq_key_op, info.holder),			\
 	OUT(wq_key_op, info.lease), OUT(wq_key_op, info.given_back),		\
@@ -54,28 +54,28 @@ static const struct verb {
 	{ "enable", KEY_VERB(WQ_DO_ENABLE), sizeof(struct wq_key_op), KEY_INFO },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
-	{ "report", WQ_IOC_SET, sizeof(struct wq_attrs),
+	{ "report", WQ_IOC_ATTRS, sizeof(struct wq_attrs),
 	  { { offsetof(struct wq_attrs, name),
 	      offsetof(struct wq_attrs, limiters) - offsetof(struct wq_attrs, name) },
 	    { offsetof(struct wq_attrs, lease),
 	      sizeof(struct wq_attrs) - offsetof(struct wq_attrs, lease) } } },
-	{ "set", WQ_IOC_SET, sizeof(struct wq_attrs), { { 0 } } },
+	{ "set", WQ_IOC_ATTRS, sizeof(struct wq_attrs), { { 0 } } },
 	{ "map", WQ_IOC_MAP, sizeof(struct wq_control), { { 0 } } },
 	{ "pause", WQ_IOC_PAUSE, sizeof(struct wq_control), { { 0 } } },
 	{ "wait", WQ_IOC_WAIT, sizeof(struct wq_wait), { { 0 } } },
 	{ "shutdown", WQ_IOC_SHUTDOWN, sizeof(struct wq_control), { { 0 } } },
 };
 
-/* Whether this is the row of WQ_IOC_SET that changes no attribute. */
+/* Whether this is the row of WQ_IOC_ATTRS that changes no attribute. */
 static bool is_report(const struct verb *v)
 {
-	return v->nr == WQ_IOC_SET && v->outs[0].len;
+	return v->nr == WQ_IOC_ATTRS && v->outs[0].len;
 }
 
 /* A struct without the field set asks for a report. */
 static __u32 shortest(const struct verb *v)
 {
-	return v->nr == WQ_IOC_SET && !is_report(v) ? offsetof(struct wq_attrs, mode) : 8;
+	return v->nr == WQ_IOC_ATTRS && !is_report(v) ? offsetof(struct wq_attrs, mode) : 8;
 }
 
 struct args {
@@ -141,7 +141,7 @@ static void fill(struct args *a, const struct verb *v)
 		a->wait.key = addr_of("x");
 		a->wait.key_len = 1;
 		break;
-	case WQ_IOC_SET:
+	case WQ_IOC_ATTRS:
 		if (is_report(v))
 			break;
 		a->config.set = WQ_ATTR_MAX_KEYS;
@@ -284,7 +284,7 @@ TEST_F(queue, stat_rest_of_a_name_is_zero)
 	memset(&st, MARK, sizeof(st));
 	st.size = sizeof(st);
 	st.flags = 0;
-	st.level_ready = 0;
+	st.ready_by_priority = 0;
 	ASSERT_EQ(0, verb(self->q, WQ_IOC_STAT, &st));
 	ASSERT_TRUE(all(st.name + strlen(self->name), 0, sizeof(st.name) - strlen(self->name)));
 	memset(st.name, MARK, sizeof(st.name));

@@ -39,7 +39,7 @@ static int q_config(int fd, struct attributes *a)
 	a->c.size = sizeof(a->c);
 	a->c.limiters = addr_of(a->limiter);
 	a->c.num_limiters = WQ_MAX_LIMITERS;
-	return verb(fd, WQ_IOC_SET, &a->c);
+	return verb(fd, WQ_IOC_ATTRS, &a->c);
 }
 
 static struct attributes attributes(int fd)
@@ -72,7 +72,7 @@ static int q_set(int fd, struct wq_attrs c)
 
 	c.size = sizeof(c);
 	was = c;
-	ret = verb(fd, WQ_IOC_SET, &c);
+	ret = verb(fd, WQ_IOC_ATTRS, &c);
 	/* set only reads the struct */
 	return equal_bytes("wq_attrs", &was, &c, sizeof(c)) ? ret : -EBADMSG;
 }
@@ -128,14 +128,15 @@ TEST_F(users, config_reports_the_defaults)
 	ASSERT_EQ(65536, a.c.max_keys);
 	ASSERT_EQ(0, a.c.lease);
 	ASSERT_EQ(WQ_DEFAULT_SLACK, a.c.slack);
-	ASSERT_EQ(0, a.c.debounce);
+	ASSERT_EQ(0, a.c.max_defer);
 	ASSERT_TRUE(is_limiter(&a, default_limiter, ARRAY_SIZE(default_limiter)));
 }
 
 TEST_F(users, config_reports_what_open_asked_for)
 {
 	int q = open_as_asked(self->name, (struct wq_attrs){
-		.mode = 0604, .max_keys = 77, .lease = 3 * SEC, .slack = 5 * MS, .debounce = 7 * MS,
+		.mode = 0604, .max_keys = 77, .lease = 3 * SEC, .slack = 5 * MS,
+		.max_defer = 7 * MS,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 	});
 	struct attributes a;
@@ -149,7 +150,7 @@ TEST_F(users, config_reports_what_open_asked_for)
 	ASSERT_EQ(3 * SEC, a.c.lease);
 	ASSERT_EQ(5 * MS, a.c.slack);
 	ASSERT_EQ(5 * MS, q_stat(q).slack);
-	ASSERT_EQ(7 * MS, a.c.debounce);
+	ASSERT_EQ(7 * MS, a.c.max_defer);
 	ASSERT_TRUE(is_limiter(&a, nested, ARRAY_SIZE(nested)));
 	/* each file that may add or get can read the attributes */
 	ASSERT_TRUE(is_same(&a, q_attach(self->name, O_RDONLY)));
@@ -182,7 +183,7 @@ TEST(config_writes_at_most_num_limiters_elements)
 		__u32 n = room < ARRAY_SIZE(nested) ? room : ARRAY_SIZE(nested);
 
 		memset(to, 0x5a, sizeof(to));
-		ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
+		ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, &c));
 		ASSERT_EQ(ARRAY_SIZE(nested), c.num_limiters);
 		ASSERT_TRUE(equal_bytes("limiters", nested, to, n * sizeof(*to)));
 		ASSERT_TRUE(all(to + n, 0x5a, sizeof(to) - n * sizeof(*to)));
@@ -241,20 +242,20 @@ TEST(report_fails_with_EINVAL_and_EFAULT_and_writes_nothing)
 
 	was = c;
 	/* the default limiter has three elements */
-	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_SET, &c));
+	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_ATTRS, &c));
 	ASSERT_TRUE(equal_bytes("wq_attrs", &was, &c, sizeof(c)));
 	c.num_limiters = was.num_limiters = 2;
 	for (int bit = 0; bit < 32; bit++) {
 		c.flags = was.flags = 1U << bit;
-		ASSERT_EQ(-EINVAL, verb(q, WQ_IOC_SET, &c));
+		ASSERT_EQ(-EINVAL, verb(q, WQ_IOC_ATTRS, &c));
 		ASSERT_TRUE(equal_bytes("wq_attrs", &was, &c, sizeof(c)));
 	}
 	c.flags = 0;
-	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
+	ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, &c));
 	ASSERT_EQ(3, c.num_limiters);
 	/* a struct that can't be written */
 	c = (struct wq_attrs){ .size = sizeof(c) };
-	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_SET, read_only(&c, sizeof(c))));
+	ASSERT_EQ(-EFAULT, verb(q, WQ_IOC_ATTRS, read_only(&c, sizeof(c))));
 }
 
 /* ---- set ---- */
@@ -747,7 +748,7 @@ TEST(set_of_the_limiter_keeps_failures_and_pending_delays)
 	ASSERT_EQ(1, q_add_after(q, "later", 2 * DAY));
 	ASSERT_EQ(0, set_limiter(q, slow, 1));
 	ASSERT_EQ(5, info_of(q, "a").failures);
-	ASSERT_EQ(5, info_of(q, "a").requeues);
+	ASSERT_EQ(5, info_of(q, "a").num_requeues);
 	ASSERT_TRUE(within("due", 2 * DAY - HOUR, 2 * DAY, info_of(q, "later").due));
 	/* the sixth failure is slow, another key's first is fast */
 	ASSERT_EQ(0, run_and_fail(q));

@@ -156,7 +156,7 @@ static bool shows_hist(const char *text, const char *name, const struct wq_hist 
 /* Whether each number that is a metric is the same in stat and in metrics. */
 static bool shows_figures(const char *name, const struct wq_stat *st)
 {
-	enum { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, LEVELS };
+	enum { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, PRIORITIES };
 	static const struct {
 		int kind;
 		const char *field, *metric;
@@ -243,7 +243,7 @@ TEST_F(debugfs, times_of_metrics_are_seconds)
 	EXPECT_TRUE(within("longest", before.longest, after.longest,
 			   ns_of(self->text, "\nlongest_running_processor_seconds")));
 	EXPECT_TRUE(within("oldest", before.oldest, after.oldest,
-			   ns_of(self->text, "\noldest_ready_seconds")));
+			   ns_of(self->text, "\noldest_seconds")));
 }
 
 TEST_F(debugfs, levels_are_shown_from_the_highest)

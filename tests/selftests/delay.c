@@ -163,9 +163,9 @@ TEST_F(queue, add_after_COALESCE_of_a_key_that_waits_for_a_run_causes_no_second_
 	ASSERT_EQ(2, q_stat(self->q).delayed);
 }
 
-TEST_F(queue, TAKE_LATEST_defers_a_key_up_to_the_debounce)
+TEST_F(queue, TAKE_LATEST_defers_a_key_up_to_max_defer)
 {
-	struct wq_attrs open = { .size = sizeof(open), .debounce = 4 * HOUR };
+	struct wq_attrs open = { .size = sizeof(open), .max_defer = 4 * HOUR };
 	int q = q_dev(O_RDWR);
 
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));

@@ -694,8 +694,8 @@ static int key_call(struct world *w, unsigned long nr)
 
 static int call_stat_levels(struct world *w)
 {
-	__u32 level_ready[WQ_LEVELS];
-	struct wq_stat st = { .size = sizeof(st), .level_ready = addr_of(level_ready) };
+	__u32 ready_by_priority[WQ_PRIORITIES];
+	struct wq_stat st = { .size = sizeof(st), .ready_by_priority = addr_of(ready_by_priority) };
 
 	return verb(w->q, WQ_IOC_STAT, &st);
 }
@@ -878,7 +878,7 @@ static int call_config(struct world *w)
 		.num_limiters = WQ_MAX_LIMITERS,
 	};
 
-	return verb(w->q, WQ_IOC_SET, &config);
+	return verb(w->q, WQ_IOC_ATTRS, &config);
 }
 
 /* All attributes or none are set; max_keys and the limiter show it. */
@@ -892,11 +892,11 @@ static int call_set(struct world *w)
 		.num_limiters = 3, .lease = 2 * HOUR, .slack = MS,
 	};
 	struct wq_attrs now = { .size = sizeof(now) };
-	int ret = verb(w->q, WQ_IOC_SET, &set), n;
+	int ret = verb(w->q, WQ_IOC_ATTRS, &set), n;
 
 	/* After the fault was hit, because it happens once. */
 	do
-		n = verb(w->q, WQ_IOC_SET, &now);
+		n = verb(w->q, WQ_IOC_ATTRS, &now);
 	while (n == -EFAULT);
 	if (n || now.max_keys != (ret ? 20000 : 30000) || now.num_limiters != (ret ? 1 : 3) ||
 	    now.lease != (ret ? HOUR : 2 * HOUR)) {
@@ -911,7 +911,7 @@ static int call_set_default_limiter(struct world *w)
 {
 	struct wq_attrs set = { .size = sizeof(set), .set = WQ_ATTR_LIMITER };
 
-	return verb(w->q, WQ_IOC_SET, &set);
+	return verb(w->q, WQ_IOC_ATTRS, &set);
 }
 
 static int call_unlink(struct world *w)
@@ -952,7 +952,7 @@ static int call_wait(struct world *w)
 {
 	int ret = closed(q_wait(w->q, "longer", 0));
 
-	return stat_after(w->q).flushes ? -EBADMSG : ret;
+	return stat_after(w->q).waiters ? -EBADMSG : ret;
 }
 
 static int call_wait_add(struct world *w)
@@ -964,7 +964,7 @@ static int call_wait_add(struct world *w)
 	};
 	int fd = verb(w->q, WQ_IOC_WAIT, &args);
 
-	if (fd >= 0 && stat_after(w->q).flushes != 1)
+	if (fd >= 0 && stat_after(w->q).waiters != 1)
 		return -EBADMSG;
 	return closed(fd);
 }

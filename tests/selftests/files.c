@@ -526,9 +526,9 @@ TEST_F(queue, fdinfo_has_whether_the_name_was_removed)
 {
 	char value[256];
 
-	ASSERT_EQ(-1, fdinfo(self->q, "wq-removed:", value, sizeof(value)));
+	ASSERT_EQ(-1, fdinfo(self->q, "wq-unlinked:", value, sizeof(value)));
 	ASSERT_EQ(0, q_unlink(self->name));
-	ASSERT_EQ(0, fdinfo(self->q, "wq-removed:", value, sizeof(value)));
+	ASSERT_EQ(0, fdinfo(self->q, "wq-unlinked:", value, sizeof(value)));
 	ASSERT_STREQ("yes", value);
 }
 

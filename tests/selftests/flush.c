@@ -79,7 +79,7 @@ TEST_F(queue, flush_without_a_run_returns_NO_RUN_at_once)
 	EXPECT_EQ(WQ_END_NO_RUN, q_flush(self->q, "a", FOREVER));
 	ASSERT_EQ(1, q_add_after(self->q, "a", HOUR));
 	EXPECT_EQ(WQ_END_NO_RUN, q_flush(self->q, "a", FOREVER));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
+	EXPECT_EQ(0, q_stat(self->q).waiters);
 }
 
 TEST_F(queue, flush_of_a_ready_key_waits_for_the_end_of_its_run)
@@ -92,12 +92,12 @@ TEST_F(queue, flush_of_a_ready_key_waits_for_the_end_of_its_run)
 	EXPECT_EQ(-ETIMEDOUT, q_flush(self->q, "a", 5 * MS));
 	pid = flusher(q_attach(self->name, O_RDONLY), "a", FOREVER);
 	ASSERT_TRUE(asleep(pid));
-	EXPECT_EQ(1, q_stat(self->q).flushes);
+	EXPECT_EQ(1, q_stat(self->q).waiters);
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_TRUE(asleep(pid));
 	ASSERT_EQ(0, q_done(self->q, &it));
 	EXPECT_EQ(WQ_END_DONE, reap(pid));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
+	EXPECT_EQ(0, q_stat(self->q).waiters);
 }
 
 TEST_F(queue, flush_reports_how_its_run_ended)
@@ -138,7 +138,7 @@ TEST_F(queue, flush_of_a_key_that_the_file_holds_fails_with_EDEADLK)
 	EXPECT_EQ(-EDEADLK, q_flush(self->q, "a", FOREVER));
 	EXPECT_EQ(-EDEADLK, q_flush(self->q, "a", 0));
 	EXPECT_EQ(-EAGAIN, q_flush(other, "a", 0));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
+	EXPECT_EQ(0, q_stat(self->q).waiters);
 	EXPECT_EQ(-EDEADLK, q_wait(self->q, "a", WQ_WAIT_RUN));
 	EXPECT_EQ(-EDEADLK, q_wait(self->q, "a", WQ_WAIT_ADD));
 	EXPECT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, q_query(self->q, "a"));
@@ -242,7 +242,7 @@ TEST_F(queue, wait_for_the_run_in_progress_ends_with_it_though_the_key_was_added
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	run_fd = q_wait(other, "a", WQ_WAIT_RUN);
 	adds_fd = q_wait(other, "a", 0);
-	EXPECT_EQ(2, q_stat(self->q).flushes);
+	EXPECT_EQ(2, q_stat(self->q).waiters);
 	EXPECT_EQ(0, is_readable(run_fd));
 	ASSERT_EQ(WQ_RESULT_READY, q_done(self->q, &it));
 	EXPECT_EQ(WQ_END_DONE, wait_for(run_fd, 0));
@@ -307,7 +307,7 @@ TEST_F(queue, flush_fd_is_readable_when_the_run_has_ended)
 	EXPECT_EQ(POLLIN, is_readable(fd));
 	EXPECT_EQ(WQ_END_DONE, wait_result(fd));
 	EXPECT_EQ(WQ_END_DONE, wait_result(fd));
-	EXPECT_EQ(0, q_stat(self->q).flushes);
+	EXPECT_EQ(0, q_stat(self->q).waiters);
 }
 
 /* The run ends, or the queue. */
@@ -365,7 +365,7 @@ TEST_F(queue, flush_add_adds_the_key_and_waits_for_that_run)
 	EXPECT_EQ(-EHOSTDOWN, q_wait(self->q, "b", WQ_WAIT_ADD));
 	ASSERT_EQ(0, q_shutdown(self->q));
 	EXPECT_EQ(-ESHUTDOWN, q_wait(self->q, "b", WQ_WAIT_ADD));
-	EXPECT_TRUE(counts(self->q, "flushes 0, keys 1"));
+	EXPECT_TRUE(counts(self->q, "waiters 0, keys 1"));
 }
 
 TEST_F(queue, close_of_a_flush_fd_gives_the_wait_up)
@@ -375,9 +375,9 @@ TEST_F(queue, close_of_a_flush_fd_gives_the_wait_up)
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	fd = q_wait(self->q, "a", 0);
 	other = q_wait(self->q, "a", 0);
-	EXPECT_EQ(2, q_stat(self->q).flushes);
+	EXPECT_EQ(2, q_stat(self->q).waiters);
 	close(fd);
-	EXPECT_EQ(1, q_stat(self->q).flushes);
+	EXPECT_EQ(1, q_stat(self->q).waiters);
 	ASSERT_EQ(0, run(self->name));
 	EXPECT_EQ(WQ_END_DONE, wait_result(other));
 }
@@ -393,7 +393,7 @@ TEST_F(queue, flush_fd_of_a_forked_child_is_that_of_its_parent)
 	if (!pid)
 		_exit(wait_result(fd));
 	close(fd);
-	EXPECT_EQ(1, q_stat(self->q).flushes);
+	EXPECT_EQ(1, q_stat(self->q).waiters);
 	ASSERT_TRUE(asleep(pid));
 	ASSERT_EQ(0, run(self->name));
 	EXPECT_EQ(WQ_END_DONE, reap(pid));
@@ -489,7 +489,7 @@ static int use_all_waits(const char *name)
 	CHECK(!q_info(q, &info) && info.charged_waits == 8 && info.user_waits == 8);
 	close(fd[0]);
 	CHECK((fd[0] = q_wait(q, "a", 0)) >= 0);
-	CHECK(q_stat(q).flushes == 8);
+	CHECK(q_stat(q).waiters == 8);
 	CHECK(q_stat(q).keys == 1);
 	for (;;)
 		pause();
@@ -515,7 +515,7 @@ TEST_F(users, waits_of_one_user_are_limited_and_leave_the_owner_his_own)
 	EXPECT_EQ(0, reap(alice));
 	kill(bob, SIGKILL);
 	reap(bob);
-	EXPECT_EQ(0, q_stat(q).flushes);
+	EXPECT_EQ(0, q_stat(q).waiters);
 	ASSERT_EQ(0, write_file(USER_WAITS, "1"));
 	carol = user(CAROL, GROUP, 0);
 	if (!carol)

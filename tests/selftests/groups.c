@@ -85,7 +85,7 @@ TEST_F(groups, config_reports_the_order_and_an_open_with_another_one_fails)
 	struct wq_attrs cfg = { .size = sizeof(cfg) };
 	int fd = q_dev(O_RDWR);
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &cfg));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &cfg));
 	EXPECT_EQ(WQ_ORDER_DELIMITER, cfg.order);
 	EXPECT_EQ('/', cfg.order_arg);
 	EXPECT_EQ(1, cfg.group_limit);

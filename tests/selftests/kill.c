@@ -175,7 +175,7 @@ static void add_some(int q, struct array *a)
 		struct wq_rec *rec = array_put(a, &key, sizeof(key), 0);
 
 		rec->delay = chance(4) ? 0 : chance(20) * MS;
-		rec->priority = levels ? (int)chance(WQ_LEVELS) + WQ_MIN_PRIORITY : 0;
+		rec->priority = levels ? (int)chance(WQ_PRIORITIES) + WQ_MIN_PRIORITY : 0;
 		ledger->step[key] = ADDING;
 	}
 	if (!a->count)
@@ -535,7 +535,7 @@ TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
 	ASSERT_EQ(0, ledger->errors);
 	/* the remaining keys are handed out without leases */
 	if (lease)
-		ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &no_lease));
+		ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &no_lease));
 	take_the_rest(_metadata, self->q, &rest);
 	ASSERT_LT(10, kills);
 	if (lease) {

@@ -750,7 +750,7 @@ TEST_F_TIMEOUT(lease, lease_with_stopped_workers_under_load_covers_every_add, LI
 	__s64 end;
 
 	self->q = q_open_lease(self->name, 0, 8 * MS);
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &(struct wq_attrs) {
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &(struct wq_attrs) {
 		.size = sizeof(struct wq_attrs), .set = WQ_ATTR_LIMITER,
 		.limiters = addr_of(&none), .num_limiters = 1,
 	}));

@@ -166,14 +166,14 @@ TEST_F(libwq, waits_are_effects_and_files)
 	int fd, other = wq_open(self->name, O_RDWR, 0, 0);
 
 	ASSERT_LE(0, other);
-	ASSERT_EQ(WQ_END_NO_RUN, wq_flush(self->q, "a", 1, WQ_FOREVER));
+	ASSERT_EQ(WQ_END_NO_RUN, wq_wait_key(self->q, "a", 1, WQ_FOREVER));
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
-	ASSERT_EQ(-EAGAIN, ret_of(wq_flush(self->q, "a", 1, WQ_NOWAIT)));
-	ASSERT_EQ(-ETIMEDOUT, ret_of(wq_flush(self->q, "a", 1, 1000000)));
+	ASSERT_EQ(-EAGAIN, ret_of(wq_wait_key(self->q, "a", 1, WQ_NOWAIT)));
+	ASSERT_EQ(-ETIMEDOUT, ret_of(wq_wait_key(self->q, "a", 1, 1000000)));
 	fd = wq_wait_fd(self->q, "b", 1, WQ_WAIT_ADD, 0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, wq_get(other, &item, WQ_NOWAIT));
-	ASSERT_EQ(-EDEADLK, ret_of(wq_flush(other, "a", 1, WQ_FOREVER)));
+	ASSERT_EQ(-EDEADLK, ret_of(wq_wait_key(other, "a", 1, WQ_FOREVER)));
 	ASSERT_EQ(-1, wq_wait(fd, WQ_NOWAIT));
 	ASSERT_EQ(-ETIMEDOUT, ret_of(wq_disable(self->q, "a", 1, 1000000)));
 	ASSERT_EQ(0, wq_done(other, &item));
@@ -242,122 +242,122 @@ TEST_F(libwq, open_accepts_the_flags_of_mq_open)
 
 TEST_F(libwq, a_batch_is_added_got_and_done_in_one_call_each)
 {
-	struct wq_batch in = WQ_BATCH_INIT, out = WQ_BATCH_INIT;
+	struct wq_items in = WQ_ITEMS_INIT, out = WQ_ITEMS_INIT;
 	struct wq_view v;
 	int n = 0;
 
 	for (char c = 'a'; c < 'e'; c++)
-		ASSERT_EQ(0, wq_batch_put(&in, &c, 1, 0));
-	ASSERT_EQ(0, wq_batch_put(&in, "a", 1, 0));
-	ASSERT_EQ(5, wq_add_batch(self->q, &in));
-	while (wq_batch_next(&in, &v)) {
+		ASSERT_EQ(0, wq_items_put(&in, &c, 1, 0));
+	ASSERT_EQ(0, wq_items_put(&in, "a", 1, 0));
+	ASSERT_EQ(5, wq_add_many(self->q, &in));
+	while (wq_items_next(&in, &v)) {
 		ASSERT_EQ("abcda"[n], *(const char *)v.key);
 		ASSERT_EQ(n < 4, v.result);
 		n++;
 	}
 	ASSERT_EQ(5, n);
 
-	ASSERT_EQ(3, wq_get_batch(self->q, &out, 3, WQ_FOREVER));
+	ASSERT_EQ(3, wq_get_many(self->q, &out, 3, WQ_FOREVER));
 	ASSERT_EQ(3, out.count);
 	n = 0;
-	while (wq_batch_next(&out, &v)) {
+	while (wq_items_next(&out, &v)) {
 		ASSERT_EQ(1, v.len);
 		ASSERT_EQ('a' + n++, *(const char *)v.key);
 		ASSERT_NE(0, v.token);
 	}
 	ASSERT_EQ(1, wq_add(self->q, "b", 1));
-	ASSERT_EQ(3, wq_done_batch(self->q, &out));
+	ASSERT_EQ(3, wq_done_many(self->q, &out));
 	n = 0;
-	while (wq_batch_next(&out, &v))
+	while (wq_items_next(&out, &v))
 		ASSERT_EQ(n++ == 1, v.result);
 	ASSERT_EQ(3, n);
-	wq_batch_reset(&in);
+	wq_items_reset(&in);
 	ASSERT_EQ(0, in.count);
-	ASSERT_FALSE(wq_batch_next(&in, &v));
-	wq_batch_free(&in);
-	wq_batch_free(&out);
+	ASSERT_FALSE(wq_items_next(&in, &v));
+	wq_items_free(&in);
+	wq_items_free(&out);
 }
 
 /* The results of the call before are those of other keys. */
 TEST_F(libwq, results_of_a_batch_are_0_after_get_done_get_list_and_put)
 {
-	struct wq_batch b = WQ_BATCH_INIT, held = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT, held = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 	struct wq_view v;
 	int way, i;
 
 	for (way = 0; way < 5; way++) {
 		/* each done fails with ESTALE */
-		wq_batch_reset(&b);
+		wq_items_reset(&b);
 		for (i = 0; i < 3; i++)
-			ASSERT_EQ(0, wq_batch_put(&b, &"xyz"[i], 1, 77));
-		ASSERT_EQ(3, wq_done_batch(self->q, &b));
-		while (wq_batch_next(&b, &v))
+			ASSERT_EQ(0, wq_items_put(&b, &"xyz"[i], 1, 77));
+		ASSERT_EQ(3, wq_done_many(self->q, &b));
+		while (wq_items_next(&b, &v))
 			ASSERT_EQ(-ESTALE, v.result);
 		ASSERT_EQ(1, wq_add(self->q, "a", 1));
 		ASSERT_EQ(1, wq_add(self->q, "b", 1));
 		switch (way) {
 		case 0:
-			ASSERT_EQ(2, wq_get_batch(self->q, &b, 0, WQ_NOWAIT));
+			ASSERT_EQ(2, wq_get_many(self->q, &b, 0, WQ_NOWAIT));
 			break;
 		case 1:
-			ASSERT_EQ(1, wq_get_batch(self->q, &held, 1, WQ_NOWAIT));
-			ASSERT_EQ(1, wq_done_get_batch(self->q, &held, &b, 0, WQ_NOWAIT));
+			ASSERT_EQ(1, wq_get_many(self->q, &held, 1, WQ_NOWAIT));
+			ASSERT_EQ(1, wq_done_get_many(self->q, &held, &b, 0, WQ_NOWAIT));
 			break;
 		case 2:
 			ASSERT_EQ(2, wq_list(self->q, &b, 0, &cursor));
 			break;
 		case 3:
-			wq_batch_reset(&b);
-			ASSERT_EQ(0, wq_batch_put(&b, "a", 1, 0));
-			ASSERT_EQ(0, wq_batch_put_after(&b, "b", 1, 5, 0));
+			wq_items_reset(&b);
+			ASSERT_EQ(0, wq_items_put(&b, "a", 1, 0));
+			ASSERT_EQ(0, wq_items_put_after(&b, "b", 1, 5, 0));
 			break;
 		default:
 			/* after an error the batch is empty */
-			ASSERT_EQ(2, wq_get_batch(self->q, &held, 0, WQ_NOWAIT));
-			ASSERT_EQ(-EAGAIN, ret_of(wq_get_batch(self->q, &b, 0, WQ_NOWAIT)));
+			ASSERT_EQ(2, wq_get_many(self->q, &held, 0, WQ_NOWAIT));
+			ASSERT_EQ(-EAGAIN, ret_of(wq_get_many(self->q, &b, 0, WQ_NOWAIT)));
 		}
 		ASSERT_EQ(way == 1 ? 1 : way == 4 ? 0 : 2, b.count);
-		while (wq_batch_next(&b, &v))
+		while (wq_items_next(&b, &v))
 			EXPECT_EQ(0, v.result) TH_LOG("way %d, key %.1s", way, (const char *)v.key);
 		/* all keys go */
-		wq_done_batch(self->q, way == 4 ? &held : way == 2 ? &held : &b);
-		while (wq_get_batch(self->q, &held, 0, WQ_NOWAIT) > 0)
-			wq_done_batch(self->q, &held);
+		wq_done_many(self->q, way == 4 ? &held : way == 2 ? &held : &b);
+		while (wq_get_many(self->q, &held, 0, WQ_NOWAIT) > 0)
+			wq_done_many(self->q, &held);
 	}
-	wq_batch_free(&b);
-	wq_batch_free(&held);
+	wq_items_free(&b);
+	wq_items_free(&held);
 }
 
 TEST_F(libwq, a_batch_has_up_to_1_MiB)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	int n = WQ_MAX_ARRAY / WQ_REC_SIZE(4);
 
 	for (int i = 0; i < n; i++)
-		ASSERT_EQ(0, wq_batch_put(&b, &i, sizeof(i), 0));
-	ASSERT_EQ(-E2BIG, ret_of(wq_batch_put(&b, &n, sizeof(n), 0)));
+		ASSERT_EQ(0, wq_items_put(&b, &i, sizeof(i), 0));
+	ASSERT_EQ(-E2BIG, ret_of(wq_items_put(&b, &n, sizeof(n), 0)));
 	ASSERT_EQ(n, b.count);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, get_batch_works_with_a_batch_that_was_full)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
-	ASSERT_EQ(1, wq_get_batch(self->q, &b, 900, WQ_NOWAIT));
-	while (!wq_batch_put(&b, "b", 1, 0))
+	ASSERT_EQ(1, wq_get_many(self->q, &b, 900, WQ_NOWAIT));
+	while (!wq_items_put(&b, "b", 1, 0))
 		;
 	ASSERT_EQ(E2BIG, errno);
 	ASSERT_EQ(1, wq_add(self->q, "c", 1));
-	ASSERT_EQ(1, wq_get_batch(self->q, &b, 900, WQ_NOWAIT));
-	wq_batch_free(&b);
+	ASSERT_EQ(1, wq_get_many(self->q, &b, 900, WQ_NOWAIT));
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, list_returns_all_keys)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	int seen[50] = { 0 }, ret;
 	uint64_t cursor = 0;
 	struct wq_view v;
@@ -368,7 +368,7 @@ TEST_F(libwq, list_returns_all_keys)
 		ret = wq_list(self->q, &b, 7, &cursor);
 		ASSERT_LE(0, ret);
 		ASSERT_GE(7, ret);
-		while (wq_batch_next(&b, &v)) {
+		while (wq_items_next(&b, &v)) {
 			ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, v.info.state);
 			ASSERT_EQ(sizeof(int), v.len);
 			seen[*(const int *)v.key]++;
@@ -376,12 +376,12 @@ TEST_F(libwq, list_returns_all_keys)
 	} while (cursor);
 	for (int i = 0; i < 50; i++)
 		ASSERT_EQ(1, seen[i]);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, list_returns_state_failures_holder_and_times_of_each_key)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 	struct wq_view v;
 	struct wq_item item;
@@ -394,7 +394,7 @@ TEST_F(libwq, list_returns_state_failures_holder_and_times_of_each_key)
 	ASSERT_LE(0, wq_add_rate_limited(self->q, "held", 4));
 	usleep(1000);
 	ASSERT_EQ(3, wq_list(self->q, &b, 0, &cursor));
-	while (wq_batch_next(&b, &v)) {
+	while (wq_items_next(&b, &v)) {
 		ASSERT_EQ(0, v.token);
 		ASSERT_EQ(*(const char *)v.key == 'h' ? getpid() : 0, v.info.holder);
 		ASSERT_EQ(*(const char *)v.key == 'h' ? 1 : 0, v.info.failures);
@@ -405,29 +405,29 @@ TEST_F(libwq, list_returns_state_failures_holder_and_times_of_each_key)
 		seen += *(const char *)v.key;
 	}
 	ASSERT_EQ('h' + 'r' + 'l', seen);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, calls_on_a_listed_batch_fail_with_EINVAL_until_batch_reset)
 {
-	struct wq_batch b = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT, next = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
 	ASSERT_EQ(1, wq_list(self->q, &b, 0, &cursor));
-	ASSERT_EQ(-EINVAL, ret_of(wq_add_batch(self->q, &b)));
-	ASSERT_EQ(-EINVAL, ret_of(wq_done_batch(self->q, &b)));
-	ASSERT_EQ(-EINVAL, ret_of(wq_done_get_batch(self->q, &b, &next, 1, WQ_NOWAIT)));
-	ASSERT_EQ(-EINVAL, ret_of(wq_touch_batch(-1, &b)));
-	ASSERT_EQ(-EINVAL, ret_of(wq_batch_put(&b, "b", 1, 0)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_add_many(self->q, &b)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_done_many(self->q, &b)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_done_get_many(self->q, &b, &next, 1, WQ_NOWAIT)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_touch_many(-1, &b)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_items_put(&b, "b", 1, 0)));
 	ASSERT_EQ(1, b.count);
-	wq_batch_reset(&b);
-	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
-	ASSERT_EQ(1, wq_add_batch(self->q, &b));
-	ASSERT_EQ(2, wq_get_batch(self->q, &b, 0, WQ_NOWAIT));
-	ASSERT_EQ(2, wq_done_batch(self->q, &b));
-	wq_batch_free(&b);
-	wq_batch_free(&next);
+	wq_items_reset(&b);
+	ASSERT_EQ(0, wq_items_put(&b, "b", 1, 0));
+	ASSERT_EQ(1, wq_add_many(self->q, &b));
+	ASSERT_EQ(2, wq_get_many(self->q, &b, 0, WQ_NOWAIT));
+	ASSERT_EQ(2, wq_done_many(self->q, &b));
+	wq_items_free(&b);
+	wq_items_free(&next);
 }
 
 TEST_F(libwq, queues_returns_all_queues_that_the_caller_can_open)
@@ -467,7 +467,7 @@ TEST_F(libwq, queues_returns_all_queues_that_the_caller_can_open)
 
 TEST_F(libwq, add_after_and_batch_put_after_delay_a_key)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_stat st;
 	struct wq_view v;
 
@@ -477,15 +477,15 @@ TEST_F(libwq, add_after_and_batch_put_after_delay_a_key)
 	ASSERT_EQ(-EINVAL, ret_of(wq_add_after(self->q, "c", 1, HOUR, 1 << 16)));
 	ASSERT_EQ(-EINVAL, ret_of(wq_add_after(self->q, "c", 1, HOUR, WQ_ADD_DROP_DELAY)));
 
-	ASSERT_EQ(0, wq_batch_put_after(&b, "a", 1, HOUR, 0));
-	ASSERT_EQ(0, wq_batch_put_after(&b, "d", 1, HOUR, WQ_ADD_KEEP_FIRST));
-	ASSERT_EQ(0, wq_batch_put(&b, "e", 1, 0));
-	ASSERT_EQ(3, wq_add_batch(self->q, &b));
-	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(0, wq_items_put_after(&b, "a", 1, HOUR, 0));
+	ASSERT_EQ(0, wq_items_put_after(&b, "d", 1, HOUR, WQ_ADD_KEEP_FIRST));
+	ASSERT_EQ(0, wq_items_put(&b, "e", 1, 0));
+	ASSERT_EQ(3, wq_add_many(self->q, &b));
+	ASSERT_TRUE(wq_items_next(&b, &v));
 	ASSERT_EQ(0, v.result);
-	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_TRUE(wq_items_next(&b, &v));
 	ASSERT_EQ(1, v.result);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(2, st.delayed);
@@ -496,29 +496,29 @@ TEST_F(libwq, add_after_and_batch_put_after_delay_a_key)
 
 TEST_F(libwq, add_after_and_batch_put_after_count_a_retry_without_a_delay_too)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_stat st;
 
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
-	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
-	ASSERT_EQ(1, wq_add_batch(self->q, &b));
+	ASSERT_EQ(0, wq_items_put(&b, "b", 1, 0));
+	ASSERT_EQ(1, wq_add_many(self->q, &b));
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(0, st.retries);
 
 	ASSERT_EQ(0, wq_add_after(self->q, "a", 1, 0, 0));
 	ASSERT_EQ(1, wq_add_after(self->q, "c", 1, -1, 0));
-	wq_batch_reset(&b);
-	ASSERT_EQ(0, wq_batch_put_after(&b, "d", 1, -1, 0));
-	ASSERT_EQ(0, wq_batch_put_after(&b, "e", 1, 0, WQ_ADD_DROP_DELAY));
-	ASSERT_EQ(0, wq_batch_put_after(&b, "f", 1, HOUR, 0));
-	ASSERT_EQ(3, wq_add_batch(self->q, &b));
+	wq_items_reset(&b);
+	ASSERT_EQ(0, wq_items_put_after(&b, "d", 1, -1, 0));
+	ASSERT_EQ(0, wq_items_put_after(&b, "e", 1, 0, WQ_ADD_DROP_DELAY));
+	ASSERT_EQ(0, wq_items_put_after(&b, "f", 1, HOUR, 0));
+	ASSERT_EQ(3, wq_add_many(self->q, &b));
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(5, st.retries);
 	ASSERT_EQ(5, st.adds);
 	ASSERT_LE(0, wq_add_rate_limited(self->q, "g", 1));
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(6, st.retries);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 static int open_limited(const struct wq_limiter_spec *limiters, unsigned int n)
@@ -672,7 +672,7 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	ASSERT_LE(0, q);
 	ASSERT_EQ(0, wq_unlink("selftest-config"));
 	memset(&cfg, 0xff, sizeof(cfg));
-	ASSERT_EQ(0, wq_config(q, &cfg.s, specs, WQ_MAX_LIMITERS));
+	ASSERT_EQ(0, wq_attrs(q, &cfg.s, specs, WQ_MAX_LIMITERS));
 	ASSERT_EQ(0640, cfg.s.mode);
 	ASSERT_EQ(geteuid(), cfg.s.uid);
 	ASSERT_EQ(7, cfg.s.max_keys);
@@ -680,20 +680,20 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	ASSERT_EQ(5, cfg.s.slack);
 	ASSERT_EQ(1, cfg.s.num_limiters);
 	ASSERT_EQ(0, memcmp(&hour, specs, sizeof(hour)));
-	ASSERT_EQ(0, wq_config(q, &cfg.s, NULL, 0));
+	ASSERT_EQ(0, wq_attrs(q, &cfg.s, NULL, 0));
 	ASSERT_EQ(1, cfg.s.num_limiters);
 
 	cfg.s.set = WQ_ATTR_LEASE | WQ_ATTR_MAX_KEYS;
 	cfg.s.lease = 2 * HOUR;
 	cfg.s.max_keys = 8;
 	cfg.s.slack = 6;
-	ASSERT_EQ(0, wq_set(q, &cfg.s));
+	ASSERT_EQ(0, wq_set_attrs(q, &cfg.s));
 	hour.base = 1;
 	cfg.s.set = WQ_ATTR_LIMITER;
 	cfg.s.limiters = (uintptr_t)&hour;
-	ASSERT_EQ(0, wq_set(q, &cfg.s));
+	ASSERT_EQ(0, wq_set_attrs(q, &cfg.s));
 	memset(&cfg, 0xff, sizeof(cfg));
-	ASSERT_EQ(0, wq_config_sized(q, &cfg.s, specs, 1, sizeof(cfg)));
+	ASSERT_EQ(0, wq_attrs_sized(q, &cfg.s, specs, 1, sizeof(cfg)));
 	ASSERT_TRUE(is_all(cfg.bytes + sizeof(cfg.s), 64, 0));
 	ASSERT_EQ(8, cfg.s.max_keys);
 	ASSERT_EQ(2 * HOUR, cfg.s.lease);
@@ -702,9 +702,9 @@ TEST_F(libwq, config_returns_the_attributes_and_set_changes_them)
 	ASSERT_EQ(1, specs[0].base);
 
 	cfg.s.set = 0;
-	ASSERT_EQ(-EINVAL, ret_of(wq_set(q, &cfg.s)));
-	ASSERT_EQ(-EINVAL, ret_of(wq_set_sized(q, &cfg.s, 7)));
-	ASSERT_EQ(-EINVAL, ret_of(wq_config_sized(q, &cfg.s, NULL, 0,
+	ASSERT_EQ(-EINVAL, ret_of(wq_set_attrs(q, &cfg.s)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_set_attrs_sized(q, &cfg.s, 7)));
+	ASSERT_EQ(-EINVAL, ret_of(wq_attrs_sized(q, &cfg.s, NULL, 0,
 						  offsetof(struct wq_attrs, lease) - 1)));
 }
 
@@ -715,8 +715,8 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	LONGER(wq_key_info) key;
 	LONGER(wq_view) view;
 	union longer_queue *queues;
-	uint32_t level_ready[WQ_LEVELS];
-	struct wq_batch b = WQ_BATCH_INIT;
+	uint32_t ready_by_priority[WQ_PRIORITIES];
+	struct wq_items b = WQ_ITEMS_INIT;
 	size_t size;
 
 #define FILL(var) (memset(&(var), 0xff, sizeof(var)), &(var).s)
@@ -732,8 +732,8 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	ASSERT_EQ(0, wq_query_info_sized(self->q, "a", 1, FILL(key), sizeof(key)));
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, key.s.state);
 	ASSERT_TRUE(IS_ZERO_BEHIND(key));
-	ASSERT_EQ(0, wq_batch_put(&b, "a", 1, 0));
-	ASSERT_TRUE(wq_batch_next_sized(&b, FILL(view), sizeof(view)));
+	ASSERT_EQ(0, wq_items_put(&b, "a", 1, 0));
+	ASSERT_TRUE(wq_items_next_sized(&b, FILL(view), sizeof(view)));
 	ASSERT_EQ(1, view.s.len);
 	ASSERT_TRUE(IS_ZERO_BEHIND(view));
 	ASSERT_LE(1, wq_queues_sized(NULL, (struct wq_queue **)&queues, sizeof(*queues)));
@@ -758,17 +758,17 @@ TEST_F(libwq, results_fill_the_struct_of_an_older_and_a_newer_program_and_no_byt
 	ASSERT_TRUE(IS_UNTOUCHED_FROM(key, size));
 	size = offsetof(struct wq_view, info);
 	memset(&view, 0xff, sizeof(view));
-	ASSERT_FALSE(wq_batch_next_sized(&b, &view.s, size));
-	ASSERT_TRUE(wq_batch_next_sized(&b, &view.s, size));
+	ASSERT_FALSE(wq_items_next_sized(&b, &view.s, size));
+	ASSERT_TRUE(wq_items_next_sized(&b, &view.s, size));
 	ASSERT_EQ(1, view.s.len);
 	ASSERT_TRUE(IS_UNTOUCHED_FROM(view, size));
 
 	ASSERT_EQ(-EINVAL, ret_of(wq_stat_sized(self->q, &st.s, 7, NULL)));
-	size = offsetof(struct wq_stat, level_ready);
-	ASSERT_EQ(-EINVAL, ret_of(wq_stat_sized(self->q, &st.s, size, level_ready)));
+	size = offsetof(struct wq_stat, ready_by_priority);
+	ASSERT_EQ(-EINVAL, ret_of(wq_stat_sized(self->q, &st.s, size, ready_by_priority)));
 	ASSERT_EQ(-EINVAL, ret_of(wq_info_sized(&info.s, 7)));
 	ASSERT_EQ(-EINVAL, ret_of(wq_queues_sized(NULL, (struct wq_queue **)&queues, 7)));
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, failures_are_counted_until_forget)
@@ -786,7 +786,7 @@ TEST_F(libwq, failures_are_counted_until_forget)
 	ASSERT_EQ(2, wq_num_requeues(q, "a", 1));
 	ASSERT_EQ(0, wq_query_info(q, "a", 1, &info));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, info.state);
-	ASSERT_EQ(2, info.requeues);
+	ASSERT_EQ(2, info.num_requeues);
 	ASSERT_EQ(2, info.failures);
 	ASSERT_EQ(0, wq_stat(q, &st));
 	ASSERT_EQ(1, st.failed);
@@ -860,7 +860,7 @@ static bool began_after(int q, const char *key, int64_t when)
 
 TEST_F(libwq, get_query_and_list_return_runs_given_back_in_a_row)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_key_info info;
 	uint64_t cursor = 0;
 	struct wq_item item;
@@ -881,18 +881,18 @@ TEST_F(libwq, get_query_and_list_return_runs_given_back_in_a_row)
 	ASSERT_EQ(2, info.given_back);
 	ASSERT_EQ(1, info.failures);
 	ASSERT_EQ(1, wq_list(self->q, &b, 0, &cursor));
-	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_TRUE(wq_items_next(&b, &v));
 	ASSERT_EQ(2, v.info.given_back);
-	ASSERT_EQ(1, wq_get_batch(self->q, &b, 0, 20 * SEC));
-	ASSERT_TRUE(wq_batch_next(&b, &v));
+	ASSERT_EQ(1, wq_get_many(self->q, &b, 0, 20 * SEC));
+	ASSERT_TRUE(wq_items_next(&b, &v));
 	ASSERT_EQ(2, v.info.given_back);
 	ASSERT_EQ(1, v.info.failures);
 	ASSERT_EQ(0, wq_stat(self->q, &st));
 	ASSERT_EQ(2, st.given_back);
 	ASSERT_EQ(1, st.given_back_failed);
-	ASSERT_EQ(1, wq_done_batch(self->q, &b));
+	ASSERT_EQ(1, wq_done_many(self->q, &b));
 	ASSERT_EQ(-ENOENT, ret_of(wq_query_info(self->q, "a", 1, &info)));
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, touch_restarts_the_lease_of_a_key)
@@ -957,29 +957,29 @@ TEST_F(libwq, touch_fails_with_ESTALE_ENOENT_or_EPERM)
 
 TEST_F(libwq, touch_batch_has_a_result_per_key_and_batch_next_continues)
 {
-	struct wq_batch b = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT, done = WQ_ITEMS_INIT;
 	const int result[] = { 0, -ESTALE, 0, -EINVAL, -EINVAL };
 	int q = open_leased(HOUR), n;
 	struct wq_view v;
 	int64_t now;
 
 	ASSERT_LE(0, q);
-	ASSERT_EQ(0, wq_touch_batch(q, &b));
+	ASSERT_EQ(0, wq_touch_many(q, &b));
 	for (char c = 'a'; c < 'd'; c++)
 		ASSERT_EQ(1, wq_add_rate_limited(q, &c, 1));
-	ASSERT_EQ(3, wq_get_batch(q, &b, 0, WQ_NOWAIT));
-	ASSERT_TRUE(wq_batch_next(&b, &v));
-	ASSERT_TRUE(wq_batch_next(&b, &v));
-	ASSERT_EQ(0, wq_batch_put(&done, "b", 1, v.token));
-	ASSERT_EQ(1, wq_done_batch(q, &done));
-	while (wq_batch_next(&b, &v))
+	ASSERT_EQ(3, wq_get_many(q, &b, 0, WQ_NOWAIT));
+	ASSERT_TRUE(wq_items_next(&b, &v));
+	ASSERT_TRUE(wq_items_next(&b, &v));
+	ASSERT_EQ(0, wq_items_put(&done, "b", 1, v.token));
+	ASSERT_EQ(1, wq_done_many(q, &done));
+	while (wq_items_next(&b, &v))
 		;
 	usleep(20000);
 	now = now_ns();
 
-	ASSERT_TRUE(wq_batch_next(&b, &v));
-	ASSERT_EQ(3, wq_touch_batch(q, &b));
-	for (n = 1; wq_batch_next(&b, &v); n++) {
+	ASSERT_TRUE(wq_items_next(&b, &v));
+	ASSERT_EQ(3, wq_touch_many(q, &b));
+	for (n = 1; wq_items_next(&b, &v); n++) {
 		ASSERT_EQ('a' + n, *(const char *)v.key);
 		ASSERT_EQ(result[n], v.result);
 		ASSERT_EQ(1, v.info.failures);
@@ -988,18 +988,18 @@ TEST_F(libwq, touch_batch_has_a_result_per_key_and_batch_next_continues)
 	ASSERT_TRUE(began_after(q, "c", now));
 
 	/* A key that was not got, and a key with an outcome. */
-	ASSERT_EQ(0, wq_batch_put(&b, "d", 1, 0));
-	ASSERT_EQ(0, wq_batch_put_done(&b, "a", 1, 0, 0, WQ_OUTCOME_FORGET));
-	ASSERT_EQ(5, wq_touch_batch(q, &b));
-	for (n = 0; wq_batch_next(&b, &v); n++)
+	ASSERT_EQ(0, wq_items_put(&b, "d", 1, 0));
+	ASSERT_EQ(0, wq_items_put_done(&b, "a", 1, 0, 0, WQ_OUTCOME_FORGET));
+	ASSERT_EQ(5, wq_touch_many(q, &b));
+	for (n = 0; wq_items_next(&b, &v); n++)
 		ASSERT_EQ(result[n], v.result);
 	ASSERT_EQ(5, n);
 
-	ASSERT_EQ(-EBADF, ret_of(wq_touch_batch(-1, &b)));
-	while (wq_batch_next(&b, &v))
+	ASSERT_EQ(-EBADF, ret_of(wq_touch_many(-1, &b)));
+	while (wq_items_next(&b, &v))
 		ASSERT_EQ(-EBADF, v.result);
-	wq_batch_free(&done);
-	wq_batch_free(&b);
+	wq_items_free(&done);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, done_with_refuses_a_bad_outcome_and_drops_retries_after_shutdown)
@@ -1129,7 +1129,7 @@ TEST_F(libwq, a_signal_ends_the_wait_of_done_get_and_the_key_is_done)
 TEST_F(libwq, a_wait_with_until_ends_in_time_over_signals)
 {
 	struct itimerval often = { .it_value.tv_usec = 20000, .it_interval.tv_usec = 20000 };
-	struct wq_batch none = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
+	struct wq_items none = WQ_ITEMS_INIT, next = WQ_ITEMS_INIT;
 	struct wq_item held, item = { .token = 0 };
 	struct sigaction sa = { .sa_handler = no_action };
 	int64_t begin, until;
@@ -1149,13 +1149,13 @@ TEST_F(libwq, a_wait_with_until_ends_in_time_over_signals)
 				ret = wq_get(self->q, &item, until);
 				break;
 			case 1:
-				ret = wq_get_batch(self->q, &next, 0, until);
+				ret = wq_get_many(self->q, &next, 0, until);
 				break;
 			case 2:
 				ret = wq_done_get(self->q, &item, 0, 0, until);
 				break;
 			case 3:
-				ret = wq_done_get_batch(self->q, &none, &next, 0, until);
+				ret = wq_done_get_many(self->q, &none, &next, 0, until);
 				break;
 			default:
 				ret = wq_drain(self->q, until);
@@ -1168,7 +1168,7 @@ TEST_F(libwq, a_wait_with_until_ends_in_time_over_signals)
 		ASSERT_GT(begin + 20 * SEC, now_ns());
 		ASSERT_LT(0, signals);
 	}
-	wq_batch_free(&next);
+	wq_items_free(&next);
 }
 
 TEST_F(libwq, until_of_the_past_and_of_the_far_future)
@@ -1186,15 +1186,15 @@ TEST_F(libwq, until_of_the_past_and_of_the_far_future)
 }
 
 /* Put a key of one letter that was got, with an outcome. */
-static int put_done(struct wq_batch *b, const struct wq_view *v, unsigned int flags,
+static int put_done(struct wq_items *b, const struct wq_view *v, unsigned int flags,
 		    int64_t delay)
 {
-	return wq_batch_put_done(b, v->key, v->len, v->token, delay, flags);
+	return wq_items_put_done(b, v->key, v->len, v->token, delay, flags);
 }
 
 TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 {
-	struct wq_batch got = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
+	struct wq_items got = WQ_ITEMS_INIT, done = WQ_ITEMS_INIT;
 	const int result[] = { 0, WQ_RESULT_DELAYED, WQ_RESULT_DELAYED, -ESTALE };
 	const unsigned int flags[] = { WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER, 0 };
 	int q = open_exponential(), n = 0;
@@ -1204,93 +1204,93 @@ TEST_F(libwq, each_key_of_a_batch_has_its_own_outcome)
 	ASSERT_LE(0, q);
 	for (char c = 'a'; c < 'd'; c++)
 		ASSERT_EQ(1, wq_add(q, &c, 1));
-	ASSERT_EQ(3, wq_get_batch(q, &got, 10, WQ_NOWAIT));
-	while (wq_batch_next(&got, &v)) {
+	ASSERT_EQ(3, wq_get_many(q, &got, 10, WQ_NOWAIT));
+	while (wq_items_next(&got, &v)) {
 		ASSERT_EQ(0, v.info.failures);
 		ASSERT_EQ(0, put_done(&done, &v, flags[n], flags[n] == WQ_OUTCOME_AFTER ? HOUR : 0));
 		n++;
 	}
-	ASSERT_EQ(0, wq_batch_put_done(&done, "x", 1, 4711, 0, 0));
-	ASSERT_EQ(-EINVAL, ret_of(wq_batch_put_done(&done, "y", 1, 0, 0, 1 << 16)));
-	ASSERT_EQ(4, wq_done_batch(q, &done));
-	for (n = 0; wq_batch_next(&done, &v); n++)
+	ASSERT_EQ(0, wq_items_put_done(&done, "x", 1, 4711, 0, 0));
+	ASSERT_EQ(-EINVAL, ret_of(wq_items_put_done(&done, "y", 1, 0, 0, 1 << 16)));
+	ASSERT_EQ(4, wq_done_many(q, &done));
+	for (n = 0; wq_items_next(&done, &v); n++)
 		ASSERT_EQ(result[n], v.result);
 	ASSERT_EQ(4, n);
 
 	/* list returns the state and the failures, get no state. */
 	ASSERT_EQ(2, wq_list(q, &got, 0, &cursor));
-	while (wq_batch_next(&got, &v)) {
+	while (wq_items_next(&got, &v)) {
 		ASSERT_EQ(WQ_KEY_DELAYED | (*(const char *)v.key == 'b' ? WQ_KEY_FAILED : 0),
 			  v.info.state);
 		ASSERT_EQ(*(const char *)v.key == 'b', v.info.failures);
 	}
 	ASSERT_EQ(1, wq_add(q, "b", 1));
-	ASSERT_EQ(1, wq_get_batch(q, &got, 0, WQ_NOWAIT));
-	ASSERT_TRUE(wq_batch_next(&got, &v));
+	ASSERT_EQ(1, wq_get_many(q, &got, 0, WQ_NOWAIT));
+	ASSERT_TRUE(wq_items_next(&got, &v));
 	ASSERT_EQ(0, v.info.state);
 	ASSERT_EQ(1, v.info.failures);
-	wq_batch_free(&got);
-	wq_batch_free(&done);
+	wq_items_free(&got);
+	wq_items_free(&done);
 }
 
 TEST_F(libwq, batch_put_after_adds_rate_limited)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	int q = open_exponential();
 
 	ASSERT_LE(0, q);
-	ASSERT_EQ(0, wq_batch_put_after(&b, "a", 1, 0, WQ_ADD_RATE_LIMITED));
-	ASSERT_EQ(0, wq_batch_put_after(&b, "b", 1, 0, 0));
-	ASSERT_EQ(2, wq_add_batch(q, &b));
+	ASSERT_EQ(0, wq_items_put_after(&b, "a", 1, 0, WQ_ADD_RATE_LIMITED));
+	ASSERT_EQ(0, wq_items_put_after(&b, "b", 1, 0, 0));
+	ASSERT_EQ(2, wq_add_many(q, &b));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, wq_query(q, "a", 1));
 	ASSERT_EQ(WQ_KEY_READY | WQ_KEY_DIRTY, wq_query(q, "b", 1));
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, done_get_batch_does_done_and_get_in_one_call)
 {
-	struct wq_batch done = WQ_BATCH_INIT, next = WQ_BATCH_INIT;
+	struct wq_items done = WQ_ITEMS_INIT, next = WQ_ITEMS_INIT;
 	int q = open_exponential(), n = 0;
 	struct wq_view v;
 
 	ASSERT_LE(0, q);
 	for (char c = 'a'; c < 'f'; c++)
 		ASSERT_EQ(1, wq_add(q, &c, 1));
-	ASSERT_EQ(2, wq_done_get_batch(q, &done, &next, 2, WQ_FOREVER));
-	while (wq_batch_next(&next, &v))
+	ASSERT_EQ(2, wq_done_get_many(q, &done, &next, 2, WQ_FOREVER));
+	while (wq_items_next(&next, &v))
 		ASSERT_EQ(0, put_done(&done, &v, n++ ? WQ_OUTCOME_RETRY : WQ_OUTCOME_FORGET, 0));
-	ASSERT_EQ(0, wq_batch_put(&done, "x", 1, 0));
-	ASSERT_EQ(-EINVAL, ret_of(wq_done_get_batch(q, &done, &done, 2, WQ_NOWAIT)));
+	ASSERT_EQ(0, wq_items_put(&done, "x", 1, 0));
+	ASSERT_EQ(-EINVAL, ret_of(wq_done_get_many(q, &done, &done, 2, WQ_NOWAIT)));
 
 	/* The done of one key fails; the other keys are done. */
-	ASSERT_EQ(3, wq_done_get_batch(q, &done, &next, 0, WQ_FOREVER));
+	ASSERT_EQ(3, wq_done_get_many(q, &done, &next, 0, WQ_FOREVER));
 	ASSERT_EQ(3, done.count);
-	ASSERT_TRUE(wq_batch_next(&done, &v));
+	ASSERT_TRUE(wq_items_next(&done, &v));
 	ASSERT_EQ(0, v.result);
-	ASSERT_TRUE(wq_batch_next(&done, &v));
+	ASSERT_TRUE(wq_items_next(&done, &v));
 	ASSERT_EQ(WQ_RESULT_DELAYED, v.result);
-	ASSERT_TRUE(wq_batch_next(&done, &v));
+	ASSERT_TRUE(wq_items_next(&done, &v));
 	ASSERT_EQ(-ENOENT, v.result);
-	for (n = 0; wq_batch_next(&next, &v); n++)
+	for (n = 0; wq_items_next(&next, &v); n++)
 		ASSERT_EQ('c' + n, *(const char *)v.key);
 	ASSERT_EQ(3, n);
 
 	/* The get fails; the keys are done. */
-	wq_batch_reset(&done);
-	while (wq_batch_next(&next, &v))
+	wq_items_reset(&done);
+	while (wq_items_next(&next, &v))
 		ASSERT_EQ(0, put_done(&done, &v, WQ_OUTCOME_FORGET, 0));
-	ASSERT_EQ(-EAGAIN, ret_of(wq_done_get_batch(q, &done, &next, 0, WQ_NOWAIT)));
+	ASSERT_EQ(-EAGAIN, ret_of(wq_done_get_many(q, &done, &next, 0, WQ_NOWAIT)));
 	ASSERT_EQ(0, next.count);
-	while (wq_batch_next(&done, &v))
+	while (wq_items_next(&done, &v))
 		ASSERT_EQ(0, v.result);
 	ASSERT_EQ(-1, wq_query(q, "c", 1));
 
 	/* The kernel refuses the whole call. */
-	ASSERT_EQ(-EBADF, ret_of(wq_done_get_batch(-1, &done, &next, 0, WQ_NOWAIT)));
-	while (wq_batch_next(&done, &v))
+	ASSERT_EQ(-EBADF, ret_of(wq_done_get_many(-1, &done, &next, 0, WQ_NOWAIT)));
+	while (wq_items_next(&done, &v))
 		ASSERT_EQ(-EBADF, v.result);
-	wq_batch_free(&done);
-	wq_batch_free(&next);
+	wq_items_free(&done);
+	wq_items_free(&next);
 }
 
 TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
@@ -1405,7 +1405,7 @@ TEST_F(libwq, threads_share_a_descriptor)
 
 TEST_F(libwq, fork_leaves_one_consumer_and_each_process_its_batch)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_item item;
 	struct wq_view v;
 	int status;
@@ -1413,22 +1413,22 @@ TEST_F(libwq, fork_leaves_one_consumer_and_each_process_its_batch)
 
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
 	ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
-	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
+	ASSERT_EQ(0, wq_items_put(&b, "b", 1, 0));
 	pid = fork();
 	if (!pid) {
 		/* The child may end the run, as it is the same consumer. */
-		if (wq_done(self->q, &item) || wq_add_batch(self->q, &b) != 1)
+		if (wq_done(self->q, &item) || wq_add_many(self->q, &b) != 1)
 			_exit(1);
-		wq_batch_free(&b);
+		wq_items_free(&b);
 		_exit(0);
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_EQ(0, status);
 	ASSERT_EQ(-ESTALE, ret_of(wq_done(self->q, &item)));
-	ASSERT_EQ(1, wq_add_batch(self->q, &b));
-	ASSERT_EQ(true, wq_batch_next(&b, &v));
+	ASSERT_EQ(1, wq_add_many(self->q, &b));
+	ASSERT_EQ(true, wq_items_next(&b, &v));
 	ASSERT_EQ(0, v.result);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(libwq, reopen_keeps_a_queue_that_was_not_removed)

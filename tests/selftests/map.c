@@ -761,41 +761,41 @@ TEST_F(producer, as_many_keys_as_it_was_made_for_are_mostly_remembered)
 
 TEST_F(producer, array_is_remembered)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_view v;
 	struct item it;
 
-	ASSERT_EQ(0, wq_producer_add_batch(&self->p, &b));
-	ASSERT_EQ(0, wq_batch_put(&b, "a", 1, 0));
-	ASSERT_EQ(0, wq_batch_put_after(&b, "later", 5, HOUR, 0));
-	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
-	ASSERT_EQ(3, wq_producer_add_batch(&self->p, &b));
-	while (wq_batch_next(&b, &v))
+	ASSERT_EQ(0, wq_producer_add_many(&self->p, &b));
+	ASSERT_EQ(0, wq_items_put(&b, "a", 1, 0));
+	ASSERT_EQ(0, wq_items_put_after(&b, "later", 5, HOUR, 0));
+	ASSERT_EQ(0, wq_items_put(&b, "b", 1, 0));
+	ASSERT_EQ(3, wq_producer_add_many(&self->p, &b));
+	while (wq_items_next(&b, &v))
 		ASSERT_EQ(1, v.result);
 	ASSERT_TRUE(wq_producer_waits(&self->p, "a", 1));
 	ASSERT_TRUE(wq_producer_waits(&self->p, "b", 1));
 	ASSERT_FALSE(wq_producer_waits(&self->p, "later", 5));
 	ASSERT_EQ(0, q_get(self->q, &it, 0));
 	ASSERT_FALSE(wq_producer_waits(&self->p, "a", 1));
-	wq_batch_free(&b);
+	wq_items_free(&b);
 }
 
 TEST_F(producer, works_without_a_map)
 {
 	int q = q_open("", O_RDWR, WQ_OPEN_NO_MAP, 0, 0), reader = q_attach(self->name, O_RDONLY);
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_producer p;
 
 	ASSERT_EQ(0, wq_producer_init(&p, q, 10));
 	ASSERT_EQ(1, wq_producer_add(&p, "a", 1));
 	ASSERT_FALSE(wq_producer_waits(&p, "a", 1));
 	ASSERT_EQ(0, wq_producer_add(&p, "a", 1));
-	ASSERT_EQ(0, wq_batch_put(&b, "b", 1, 0));
-	ASSERT_EQ(1, wq_producer_add_batch(&p, &b));
+	ASSERT_EQ(0, wq_items_put(&b, "b", 1, 0));
+	ASSERT_EQ(1, wq_producer_add_many(&p, &b));
 	ASSERT_EQ(0, p.coalesced);
 	ASSERT_EQ(1, q_stat(q).coalesced);
 	wq_producer_free(&p);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	close(q);
 	ASSERT_EQ(-1, wq_producer_init(&p, reader, 10));
 	ASSERT_EQ(EACCES, errno);

@@ -417,7 +417,7 @@ TEST_F(queue, query_of_a_retained_key_has_no_times)
 	struct wq_key_op ks;
 	struct item it;
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &limited));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &limited));
 	ASSERT_EQ(1, q_add_flags(self->q, "a", 0, WQ_ADD_RATE_LIMITED));
 	ASSERT_EQ(WQ_KEY_DELAYED | WQ_KEY_FAILED, key_state(self->q, WQ_DO_QUERY, "a", &ks));
 	ASSERT_EQ(1, ks.info.failures);

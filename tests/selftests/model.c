@@ -425,9 +425,10 @@ static bool same_key(struct rig *rig, int c, unsigned int k)
 			       wait_result(rig->watch[k]), wm_watched(m, k));
 	if (ret < 0)
 		return true;
-	if (ks.info.failures != m->key[k].failures || ks.info.requeues != wm_requeues(m, k))
+	if (ks.info.failures != m->key[k].failures || ks.info.num_requeues != wm_requeues(m, k))
 		return DIFFERS(rig, "failures, requeues of key %u: module %u, %u, model %u, %u", k,
-			       ks.info.failures, ks.info.requeues, m->key[k].failures, wm_requeues(m, k));
+			       ks.info.failures, ks.info.num_requeues, m->key[k].failures,
+			       wm_requeues(m, k));
 	if (ks.info.given_back != m->key[k].given_back)
 		return DIFFERS(rig, "given_back of key %u: module %u, model %u", k,
 			       ks.info.given_back, m->key[k].given_back);
@@ -450,14 +451,14 @@ static bool same_queue(struct rig *rig, int c)
 {
 	const struct wm *m = &rig->run.m;
 	struct pollfd pfd = { .fd = rig->fd[c], .events = POLLIN | POLLOUT };
-	__u32 level_ready[WQ_LEVELS];
-	struct wq_stat st = q_stat_levels(rig->fd[c], level_ready);
+	__u32 ready_by_priority[WQ_PRIORITIES];
+	struct wq_stat st = q_stat_levels(rig->fd[c], ready_by_priority);
 	unsigned int first = wm_first(m, WM_DUE);
 	unsigned int events = wm_poll(m, c);
 	short want = (events & WM_OUT ? POLLOUT : 0) | (events & WM_IN ? POLLIN : 0) |
 		     (events & WM_HUP ? POLLHUP : 0);
 
-	if (ws_stat_differs(&rig->run, c, false, &st, level_ready, rig->why,
+	if (ws_stat_differs(&rig->run, c, false, &st, ready_by_priority, rig->why,
 			    sizeof(rig->why)))
 		return false;
 	if (!same_time(st.next_due, first < WM_KEYS ? wm_left(m, first, WM_DUE) : -1))
@@ -647,7 +648,7 @@ static bool differs(void *arg, const struct ws_step *path, u32 n)
 /*
  * The values that attributes of the model's queues have: a list for each VALUE of the table, so
  * that a new attribute does not compile before the model has its values. KUnit's model has the
- * debounce, because it moves the clock. A slack changes no result.
+ * max_defer, because it moves the clock. A slack changes no result.
  */
 static const __s64 draw_max_keys[] = { WM_KEYS, WM_KEYS, WM_KEYS / 2, 8, 2 };
 static const __s64 draw_order[] = {
@@ -658,7 +659,7 @@ static const __s64 draw_group_limit[] = { 0, 1, 2, 3 };
 static const __s64 draw_max_retries[] = { 0, 0, 0, 1, 2, 3 };
 static const __s64 draw_lease[] = { 0, HOUR };
 static const __s64 draw_slack[] = { 0, 1, WQ_DEFAULT_SLACK };
-static const __s64 draw_debounce[] = { 0 };
+static const __s64 draw_max_defer[] = { 0 };
 
 #define DRAW(g, values) ((values)[ws_rnd(&(g)->seed, ARRAY_SIZE(values))])
 

@@ -110,7 +110,7 @@ TEST_F(set, read_returns_a_text_and_no_key_until_OPEN_makes_the_file_a_consumer)
 
 	ASSERT_EQ(1, q_add(fd, "k"));
 	/* due before the read, and the timer comes later */
-	ASSERT_EQ(0, verb(fd, WQ_IOC_SET, &late));
+	ASSERT_EQ(0, verb(fd, WQ_IOC_ATTRS, &late));
 	for (int i = 0; i < 200; i++)
 		array_putf(&a, "%d", i)->delay = MS;
 	ASSERT_EQ(0, q_add_array(fd, &a));
@@ -277,7 +277,7 @@ TEST_F(set, both_ways_open_the_same_queues_of_the_default_set)
 	EXPECT_EQ(0, unlink(path_of(name)));
 	EXPECT_EQ(-ENOENT, q_attach(name, O_RDWR));
 	EXPECT_EQ(1, q_stat(same).ready);
-	EXPECT_EQ(WQ_STATE_REMOVED, q_stat(same).state);
+	EXPECT_EQ(WQ_STATE_UNLINKED, q_stat(same).state);
 	EXPECT_EQ(0600, q_stat(same).mode);
 	close(same);
 }
@@ -362,7 +362,7 @@ TEST_F(set, statfs_reports_the_type_and_the_longest_name)
 	struct statfs st;
 
 	ASSERT_EQ(0, statfs(SET, &st));
-	EXPECT_EQ(WQ_FS_MAGIC, st.f_type);
+	EXPECT_EQ(WQUEUE_MAGIC, st.f_type);
 	EXPECT_EQ(WQ_NAME_MAX - 1, st.f_namelen);
 }
 

@@ -160,7 +160,7 @@ TEST_F(users, open_compares_with_the_attributes_that_set_chose)
 		.limiters = addr_of(&hourly), .num_limiters = 1,
 	};
 
-	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &c));
+	ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, &c));
 	ASSERT_EQ(-EEXIST, ask(self->name, (struct wq_attrs){ .max_keys = 7 }));
 	ASSERT_LE(0, ask(self->name, (struct wq_attrs){
 		.max_keys = 9, .limiters = addr_of(&hourly), .num_limiters = 1,
@@ -344,11 +344,11 @@ TEST_F(users, unlink_ends_waiting_gets)
 	if (!reader)
 		_exit(read(other, key, sizeof(key)) < 0 ? errno : 0);
 	sleep_ms(100);
-	ASSERT_EQ(0, q_stat(q).state & WQ_STATE_REMOVED);
+	ASSERT_EQ(0, q_stat(q).state & WQ_STATE_UNLINKED);
 	ASSERT_EQ(0, q_unlink(self->name));
 	EXPECT_EQ(EIDRM, reap(waits));
 	EXPECT_EQ(EIDRM, reap(reader));
-	EXPECT_EQ(WQ_STATE_REMOVED, q_stat(q).state & WQ_STATE_REMOVED);
+	EXPECT_EQ(WQ_STATE_UNLINKED, q_stat(q).state & WQ_STATE_UNLINKED);
 	EXPECT_EQ(EIDRM, reap(getter(other, SEC)));
 	/* a get that does not wait, and one of a key, are as before */
 	EXPECT_EQ(-EAGAIN, q_get(q, &it, 0));
@@ -489,7 +489,7 @@ TEST_F(users, open_SAME_needs_a_bound_file_with_the_access_mode)
 	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
 	bad = (struct wq_attrs){ .size = sizeof(bad), .fd = q };
 	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
-	EXPECT_EQ(-EINVAL, verb(q, WQ_IOC_SET, &bad));
+	EXPECT_EQ(-EINVAL, verb(q, WQ_IOC_ATTRS, &bad));
 	/* The right of the descriptor counts, and not the name or the mode. */
 	q_unlink(self->name);
 	close(same);

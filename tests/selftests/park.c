@@ -455,11 +455,11 @@ TEST_F(parking, keys_beyond_a_lower_bound_are_dropped_two_for_each_key_that_is_p
 	};
 	char key[2] = "a";
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &config));
 	for (int i = 0; i < 6; i++, key[0]++)
 		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
 	config.max_keys = 12;
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &config));
 	EXPECT_EQ(6, q_stat(self->q).parked);
 	for (int parked = 5; parked >= 3; parked--, key[0]++) {
 		ASSERT_EQ(WQ_RESULT_PARKED, park(self->q, key, 0, ""));
@@ -535,17 +535,17 @@ TEST_F(parking, retries_are_an_attribute_of_the_queue)
 	args.max_retries = 2;
 	EXPECT_EQ(0, verb(fd, WQ_IOC_OPEN, &args));
 	close(fd);
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &config));
 	EXPECT_EQ(2, config.max_retries);
 	EXPECT_TRUE(config.set & WQ_ATTR_MAX_RETRIES);
 
 	config = (struct wq_attrs){ .size = sizeof(config), .set = WQ_ATTR_MAX_RETRIES };
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &config));
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	for (int i = 0; i < 10; i++)
 		EXPECT_EQ(WQ_RESULT_READY, retry(self->q));
 	config.max_retries = 1;
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &config));
 	EXPECT_EQ(WQ_RESULT_PARKED, retry(self->q));
 }
 
@@ -557,10 +557,10 @@ TEST_F(parking, retries_above_the_limit_fail_with_ERANGE)
 	struct wq_attrs args = open_args(self->name, WQ_MAX_RETRIES + 1);
 	int fd = q_dev(O_RDWR);
 
-	EXPECT_EQ(-ERANGE, verb(self->q, WQ_IOC_SET, &config));
+	EXPECT_EQ(-ERANGE, verb(self->q, WQ_IOC_ATTRS, &config));
 	EXPECT_EQ(-ERANGE, verb(fd, WQ_IOC_OPEN, &args));
 	config.max_retries = WQ_MAX_RETRIES;
-	EXPECT_EQ(0, verb(self->q, WQ_IOC_SET, &config));
+	EXPECT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &config));
 	close(fd);
 }
 

@@ -451,7 +451,7 @@ TEST(call_ends_a_pause_though_a_call_before_has_handled_the_last_delay)
 	int q = q_private(0), ep = epoll_of(q, EPOLLIN | EPOLLET);
 	struct item it;
 
-	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &slow));
+	ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, &slow));
 	ASSERT_EQ(1, q_add_after(q, "a", MS));
 	EXPECT_EQ(EPOLLIN, epoll_events(ep, 20000));
 	ASSERT_EQ(0, q_get(q, &it, 0));

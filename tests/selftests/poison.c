@@ -261,7 +261,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_in_a_row_counts_as_failed_and_is_delayed, 
 	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 2));
 	ASSERT_TRUE(reports(self->q, "poison", 2, 1));
 	ASSERT_EQ(FAILED_DELAYED, info(self->q, "poison").state);
-	ASSERT_EQ(1, info(self->q, "poison").requeues);
+	ASSERT_EQ(1, info(self->q, "poison").num_requeues);
 	ASSERT_TRUE(within("due", HOUR - (now_ns() - begun), HOUR, info(self->q, "poison").due));
 	ASSERT_EQ(2, q_stat(self->q).given_back);
 	ASSERT_EQ(1, q_stat(self->q).given_back_failed);

@@ -645,12 +645,12 @@ TEST_F(full, poll_for_POLLOUT_wakes_when_max_keys_grows)
 	ASSERT_EQ(1, fill(self->q));
 	pid = room_waiter(self->name, O_WRONLY, false, 0);
 	ASSERT_TRUE(asleep(pid));
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &set));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &set));
 	ASSERT_EQ(POLLOUT, reap(pid));
 	ASSERT_TRUE(writable_as_add(self->q));
 	/* fewer than the queue holds: none is lost, none is accepted */
 	set.max_keys = 1;
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &set));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &set));
 	ASSERT_EQ(ROOM, q_stat(self->q).keys);
 	ASSERT_EQ(0, writable(self->q));
 	ASSERT_TRUE(writable_as_add(self->q));
@@ -747,7 +747,7 @@ TEST_F(full, epoll_edge_triggered_reports_room_after_max_keys_shrank_to_the_keys
 
 	ASSERT_EQ(1, q_add(self->q, "a"));
 	ASSERT_EQ(EPOLLOUT, epoll_events(ep, 0));
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &set));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &set));
 	ASSERT_EQ(0, epoll_events(ep, 0));
 	ASSERT_LT(0, q_cancel(self->q, "a"));
 	ASSERT_EQ(EPOLLOUT, epoll_events(ep, 0));

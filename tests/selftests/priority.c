@@ -159,7 +159,7 @@ TEST_F(priority, list_reports_levels)
 
 TEST_F(priority, stat_counts_the_ready_keys_of_levels)
 {
-	__u32 figures[WQ_LEVELS];
+	__u32 figures[WQ_PRIORITIES];
 	struct wq_stat st;
 
 	ASSERT_EQ(1, add(self->q, "a", WQ_MIN_PRIORITY));
@@ -169,11 +169,11 @@ TEST_F(priority, stat_counts_the_ready_keys_of_levels)
 	ASSERT_EQ(WQ_KEY_DIRTY | WQ_KEY_READY, q_cancel(self->q, "d"));
 	st = q_stat_levels(self->q, figures);
 	EXPECT_EQ(3, st.ready);
-	EXPECT_EQ((uintptr_t)figures, st.level_ready);
-	for (int i = 0; i < WQ_LEVELS; i++)
-		EXPECT_EQ(i == 0 ? 1 : i == WQ_LEVELS - 1 ? 2 : i == 1 - WQ_MIN_PRIORITY ? 0 :
-			  WQ_LEVEL_UNUSED, figures[i]);
-	st = (struct wq_stat){ .size = sizeof(st), .level_ready = 8 };
+	EXPECT_EQ((uintptr_t)figures, st.ready_by_priority);
+	for (int i = 0; i < WQ_PRIORITIES; i++)
+		EXPECT_EQ(i == 0 ? 1 : i == WQ_PRIORITIES - 1 ? 2 : i == 1 - WQ_MIN_PRIORITY ? 0 :
+			  WQ_PRIORITY_UNUSED, figures[i]);
+	st = (struct wq_stat){ .size = sizeof(st), .ready_by_priority = 8 };
 	EXPECT_EQ(-EFAULT, verb(self->q, WQ_IOC_STAT, &st));
 }
 
@@ -243,7 +243,7 @@ TEST_F(priority, config_reports_the_order_and_set_ignores_it)
 {
 	struct wq_attrs c = { .size = sizeof(c) };
 
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &c));
 	EXPECT_EQ(WQ_ORDER_PRIORITY, c.order);
 	EXPECT_EQ(AGEING, c.order_arg);
 	EXPECT_EQ(0, c.group_limit);
@@ -251,9 +251,9 @@ TEST_F(priority, config_reports_the_order_and_set_ignores_it)
 	c.set = WQ_ATTR_MAX_KEYS;
 	c.order = WQ_ORDER_FIFO;
 	c.order_arg = 3;
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &c));
 	c = (struct wq_attrs){ .size = sizeof(c) };
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &c));
 	EXPECT_EQ(WQ_ORDER_PRIORITY, c.order);
 	EXPECT_EQ(AGEING, c.order_arg);
 	/* the default, as a figure */
@@ -261,7 +261,7 @@ TEST_F(priority, config_reports_the_order_and_set_ignores_it)
 	q_unlink(self->name);
 	self->q = open_order(self->name, WQ_OPEN_CREATE, WQ_ORDER_PRIORITY, 0, 0);
 	c = (struct wq_attrs){ .size = sizeof(c) };
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_SET, &c));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &c));
 	EXPECT_EQ(WQ_DEFAULT_AGEING, c.order_arg);
 }
 

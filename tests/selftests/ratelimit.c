@@ -91,7 +91,7 @@ static int requeues(int fd, const char *key)
 {
 	struct wq_key_op ks;
 
-	return q_key_call(fd, WQ_DO_QUERY, key, strlen(key), &ks) ?: (int)ks.info.requeues;
+	return q_key_call(fd, WQ_DO_QUERY, key, strlen(key), &ks) ?: (int)ks.info.num_requeues;
 }
 
 /* The state before the forget, or -errno. */
@@ -1153,7 +1153,7 @@ TEST_F(hours, forget_and_cancel_reset_failures_and_return_them)
 		ASSERT_EQ(0, q_key_call(self->q, rows[i / 2].what, "a", 1, &ks));
 		EXPECT_EQ(WQ_KEY_FAILED | (delayed ? WQ_KEY_DELAYED : 0), ks.info.state);
 		EXPECT_EQ(2, ks.info.failures);
-		EXPECT_EQ(2, ks.info.requeues);
+		EXPECT_EQ(2, ks.info.num_requeues);
 		EXPECT_EQ(after, q_query(self->q, "a")) {
 			TH_LOG("operation %u, delayed %d", rows[i / 2].what, delayed);
 		}

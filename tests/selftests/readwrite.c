@@ -538,7 +538,7 @@ TEST(read_after_its_lease_expired_does_not_end_the_run_of_the_next_holder)
 	ASSERT_TRUE(reads(q, "a"));
 	ASSERT_EVENTUALLY(q_stat(q).expired);
 	/* this run's lease is to last */
-	ASSERT_EQ(0, verb(q, WQ_IOC_SET, &(struct wq_attrs) {
+	ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, &(struct wq_attrs) {
 		.size = sizeof(struct wq_attrs), .set = WQ_ATTR_LEASE, .lease = HOUR,
 	}));
 	/* the same file, so that only the token of the run differs */

@@ -51,7 +51,7 @@ static int get_text(int fd, char *to)
 }
 
 static const struct wq_attrs levels_and_leases = {
-	.order = WQ_ORDER_PRIORITY, .lease = HOUR, .debounce = HOUR,
+	.order = WQ_ORDER_PRIORITY, .lease = HOUR, .max_defer = HOUR,
 };
 static const struct wq_attrs groups = {
 	.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
@@ -341,7 +341,7 @@ TEST_F(restoring, an_edge_triggered_poller_wakes_for_room_after_a_restore_has_fi
 	struct wq_attrs one = { .size = sizeof(one), .set = WQ_ATTR_MAX_KEYS, .max_keys = 1 };
 	int ep = epoll_of(self->to.q, EPOLLOUT | EPOLLET);
 
-	ASSERT_EQ(0, verb(self->to.q, WQ_IOC_SET, &one));
+	ASSERT_EQ(0, verb(self->to.q, WQ_IOC_ATTRS, &one));
 	ASSERT_EQ(EPOLLOUT, epoll_events(ep, 0));
 	ASSERT_EQ(0, restore_state(self->to.q, "k", READY));
 	ASSERT_LT(0, q_cancel(self->to.q, "k"));

@@ -36,7 +36,8 @@ TEST_F(source, bad_arguments_fail_and_attach_nothing)
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH), seen;
 	struct wq_fs_args args = self->fs;
 	static const struct wq_source_op reported[] = {
-		{ .uid = 1 }, { .state = 1 }, { .error = 1 }, { .failed = 1 }, { .rescans = 1 },
+		{ .uid = 1 }, { .state = 1 }, { .error = 1 }, { .failed_adds = 1 },
+		{ .rescans = 1 },
 	};
 	char page[8192] = "";
 
@@ -1272,7 +1273,7 @@ TEST_F(source, a_full_queue_leaves_a_mark_that_is_added_when_there_is_room)
 	EXPECT_EQ(WQ_SOURCE_MARKED, first(q).state);
 	EXPECT_TRUE(q_stat(q).state & WQ_STATE_RESCAN);
 	/* The adds of the create, of the write and of the close failed. */
-	EXPECT_EQ(3, first(q).failed);
+	EXPECT_EQ(3, first(q).failed_adds);
 	EXPECT_TRUE(next_is(q, "a"));
 	/* No further event comes. */
 	EXPECT_TRUE(next_is(q, "b"));
@@ -1340,7 +1341,7 @@ TEST_F(source, keys_are_charged_to_the_cgroup_of_the_queues_maker_and_a_limit_le
 	put_many(2000, 4000);
 	EXPECT_GE(after + (256 << 10), charged());
 	EXPECT_GT(5000, q_stat(q).ready);
-	EXPECT_LT(0, first(q).failed);
+	EXPECT_LT(0, first(q).failed_adds);
 	/* The rescan key is short, so a slab of the group may have room for it. */
 	EXPECT_TRUE(first(q).state == WQ_SOURCE_MARKED || q_query(q, "/") & WQ_KEY_READY);
 	EXPECT_EQ(0, read_field(CGROUP "/memory.events", "oom_kill"));
@@ -1557,7 +1558,7 @@ TEST_F(source, a_change_of_a_disabled_key_makes_it_ready_at_its_enable)
 	EXPECT_EQ(WQ_KEY_DISABLED | WQ_KEY_DIRTY, q_query(self->q, "a"));
 	EXPECT_TRUE(none_is_left(self->q));
 	EXPECT_EQ(0, first(self->q).state);
-	EXPECT_EQ(0, first(self->q).failed);
+	EXPECT_EQ(0, first(self->q).failed_adds);
 	/* As a save and a restore of the queue. */
 	restore.key = addr_of("a");
 	restore.key_len = 1;

@@ -320,12 +320,12 @@ TEST_F_TIMEOUT(net, of_routes_that_go_at_once_each_has_a_key_or_counts_as_failed
 	command("ip link del wqroutes");
 	/* The last of them, and the mark, which is the one key that is no route. */
 	EXPECT_TRUE(EVENTUALLY((st = q_stat(self->q)).ready - (first(self->q).rescans > 0) +
-			       first(self->q).failed >= ROUTES &&
+			       first(self->q).failed_adds >= ROUTES &&
 			       !(st.state & WQ_STATE_RESCAN)));
-	COMMENT("%u keys, %llu failed, %llu rescan keys\n", st.ready, first(self->q).failed,
+	COMMENT("%u keys, %llu failed, %llu rescan keys\n", st.ready, first(self->q).failed_adds,
 		first(self->q).rescans);
 	EXPECT_LT(4000, st.ready);
-	EXPECT_LT(0, first(self->q).failed);
+	EXPECT_LT(0, first(self->q).failed_adds);
 	EXPECT_LE(WQ_KEY_READY, q_query(self->q, "route/"));
 }
 
@@ -661,7 +661,7 @@ static bool model(unsigned long start, __u32 max_keys)
 			quiet = 0;
 		consume(q, &copy, &now);
 	}
-	COMMENT("seed %lu: %llu adds failed, %llu rescan keys\n", start, first(q).failed,
+	COMMENT("seed %lu: %llu adds failed, %llu rescan keys\n", start, first(q).failed_adds,
 		first(q).rescans);
 	close(q);
 	look(&now);

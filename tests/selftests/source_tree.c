@@ -61,7 +61,7 @@ TEST_F_TIMEOUT(source, a_burst_of_30000_files_with_3_writes_names_all_files, 300
 		overflow);
 	EXPECT_EQ(30000, named);
 	EXPECT_EQ(0, others);
-	EXPECT_EQ(0, first(self->q).failed);
+	EXPECT_EQ(0, first(self->q).failed_adds);
 	close(in);
 }
 #endif
@@ -559,7 +559,7 @@ static int model(unsigned long start, __u32 max_keys, unsigned int steps, const 
 			compared++;
 		}
 	}
-	failed = first(q).failed;
+	failed = first(q).failed_adds;
 	COMMENT("seed %lu, %u keys: %u steps, equal %u times, %llu adds failed, %llu rescan keys, %u mounts\n",
 		start, max_keys, i, compared - !equal, failed, first(q).rescans, mounts);
 	close(q);

@@ -269,7 +269,7 @@ test_trace_disable_enable_and_the_end_of_a_flush() {
 	wq add $q a
 	trace_on
 	wq add --wait -t 30s $q a &
-	eventually stat_is flushes 1
+	eventually stat_is waiters 1
 	wq disable $q a
 	wait $! || [ $? = 5 ] || fail "add --wait: status $?"
 	# an add that is refused, and an enable of a key that is not disabled, are no events

@@ -447,7 +447,7 @@ TEST_F(uring, io_uring_poll_of_a_flush_fd_completes_when_the_run_has_ended)
 	ASSERT_EQ(POLLIN, answer(&self->ring, 1));
 	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 2));
 	ASSERT_EQ(POLLIN, answer(&self->ring, 2));
-	ASSERT_EQ(0, q_stat(self->q).flushes);
+	ASSERT_EQ(0, q_stat(self->q).waiters);
 	close(fd);
 }
 
@@ -484,10 +484,10 @@ TEST_F(uring, io_uring_poll_keeps_a_flush_fd_that_is_closed)
 	ASSERT_EQ(0, ring_poll(&self->ring, fd, POLLIN, false, 1));
 	close(fd);
 	ASSERT_TRUE(silent(&self->ring));
-	ASSERT_EQ(1, q_stat(self->q).flushes);
+	ASSERT_EQ(1, q_stat(self->q).waiters);
 	ASSERT_EQ(0, run(self->name));
 	ASSERT_EQ(POLLIN, answer(&self->ring, 1));
-	ASSERT_EQ(0, q_stat(self->q).flushes);
+	ASSERT_EQ(0, q_stat(self->q).waiters);
 }
 
 TEST_F(uring, io_uring_read_of_a_flush_fd_waits_for_the_end_of_the_run_without_a_thread)

@@ -242,7 +242,7 @@ test_watch_of_a_file_sees_it_replaced_and_no_other() {
 
 test_watch_of_a_file_that_changes_all_the_time_has_runs() {
 	local a b
-	"$WQCTL" watch --print --debounce 1s --debounce-limit 1ms "fs:$files/d" >"$out" &
+	"$WQCTL" watch --print --debounce 1s --max-defer 1ms "fs:$files/d" >"$out" &
 	a=$!
 	"$WQCTL" watch --print --debounce 400ms "fs:$files/d" >"$top/bound" &
 	b=$!

@@ -546,9 +546,11 @@ static inline struct wq_stat q_stat(int fd)
 }
 
 /* All of the statistics. */
-static inline struct wq_stat q_stat_levels(int fd, __u32 level_ready[WQ_LEVELS])
+static inline struct wq_stat q_stat_levels(int fd, __u32 ready_by_priority[WQ_PRIORITIES])
 {
-	struct wq_stat st = { .size = sizeof(st), .level_ready = (uintptr_t)level_ready };
+	struct wq_stat st = {
+		.size = sizeof(st), .ready_by_priority = (uintptr_t)ready_by_priority,
+	};
 
 	if (verb(fd, WQ_IOC_STAT, &st))
 		memset(&st, 0xff, sizeof(st));

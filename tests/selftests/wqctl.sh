@@ -202,9 +202,9 @@ test_levels_choose_the_next_key() {
 	reports 1 "the queue exists" wq create --order fifo $q
 }
 
-test_take_latest_defers_a_key_up_to_the_debounce() {
-	queue --debounce 1h
-	is debounce_ns 3600000000000 "$(stats debounce_ns)"
+test_take_latest_defers_a_key_up_to_max_defer() {
+	queue --max-defer 1h
+	is max_defer_ns 3600000000000 "$(stats max_defer_ns)"
 	wq add --after 30m $q k
 	wq add --after 40m --take-latest $q k
 	status 0 wq ls --json $q
@@ -213,9 +213,9 @@ test_take_latest_defers_a_key_up_to_the_debounce() {
 	status 0 wq ls --json $q
 	holds '.[0].due_ns > 3500e9 and .[0].due_ns <= 3600e9'
 	reports 2 "--take-latest and --coalesce need --after" wq add --take-latest $q k
-	status 2 wq create --debounce 0 $q.b
-	status 1 wq create --debounce 2h $q
-	prints "its debounce is 1h, not 2h; use it as it is with --accept, or remove it first"
+	status 2 wq create --max-defer 0 $q.b
+	status 1 wq create --max-defer 2h $q
+	prints "its max-defer is 1h, not 2h; use it as it is with --accept, or remove it first"
 }
 
 test_create_slack_and_limiter_appear_in_stat() {
@@ -988,7 +988,7 @@ test_ls_prints_each_queue() {
 	wq shutdown $q.zz
 	status 0 wq ls
 	mapfile -t line <"$out"
-	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED PARKED KEYS CONSUMERS WAITING" "$(words <<<"${line[0]}")"
+	is head "NAME OWNER GROUP MODE STATE READY PROCESSING DELAYED PARKED KEYS CONSUMERS OLDEST" "$(words <<<"${line[0]}")"
 	matches ls $'\n'"$q +root +root +0600 +open +2 +0 +1 +0 +3 +0 +[0-9.]+[mu]?s"$'\n' "$(<"$out")"
 	matches ls $'\n'"$q\.zz +root +root +0640 +shutdown +0 +0 +0 +0 +0 +0 +-("$'\n'"|$)" "$(<"$out")"
 	head=${line[0]%% READY*}
@@ -1100,10 +1100,10 @@ test_show_describes_one_key() {
 	hold_key
 	wq add $q k
 	status 0 wq show $q k
-	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 requeues 2 given_back 0 priority 0 holder $pid\(wqctl\) lease - error - reason -$" "$(words <"$out")"
+	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 num_requeues 2 given_back 0 priority 0 holder $pid\(wqctl\) lease - error - reason -$" "$(words <"$out")"
 	status 0 wq show --json $q k
 	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
-	holds '.failures == 2 and .requeues == 2 and .holder == "process" and .pid == '$pid
+	holds '.failures == 2 and .num_requeues == 2 and .holder == "process" and .pid == '$pid
 	let_go
 	holds '.age_ns > 0 and .age_ns < 60e9 and .due_ns > 200e9 and .due_ns <= 300e9'
 	wq add -0 $q < <(printf '%s' "$key")
@@ -1203,12 +1203,12 @@ test_metrics_equal_stat() {
 	    if metric != "NULL" and kind in ("COUNTER", "GAUGE", "GROUPS"):
 	        same(metric.strip('"'), str(int(st[shown.strip('"') if shown != "NULL" else field] or 0)))
 	assert len(rows) == len(re.findall(r"^(?:VALUE|OTHER|FLAG)\(", table, re.M)) > 40
-	assert st["ready_groups"] is None and st["ready_by_level"] is None, st
+	assert st["ready_groups"] is None and st["ready_by_priority"] is None, st
 	same("wq_lease_seconds", "0.000000000")
 	same("wq_slack_seconds", "0.000050000")
 	labels = "".join(',%s="%s"' % p for p in (("max_keys", st["max_keys"]),
 	    ("limiter", st["limiter"]), ("order", "fifo"), ("max_retries", 0), ("lease", "none"),
-	    ("slack", "50us"), ("debounce", "none")))
+	    ("slack", "50us"), ("max_defer", "none")))
 	assert m.pop("wq_queue_info{" + name + labels + "}") == "1"
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
 	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st
@@ -1222,7 +1222,7 @@ test_metrics_equal_stat() {
 	        got = m.pop('%s_bucket{%s,le="%s"}' % (what, name, le))
 	        assert got == str(n), (what, le, n, got)
 	for what, field in ("workqueue_unfinished_work", "unfinished_ns"), (
-	        "workqueue_longest_running_processor", "longest_ns"), ("wq_oldest_ready", "oldest_ns"):
+	        "workqueue_longest_running_processor", "longest_ns"), ("wq_oldest", "oldest_ns"):
 	    got = m.pop("%s_seconds{%s}" % (what, name))
 	    assert len(got.split(".")[1]) == 9, got
 	    assert 0 < int(got.replace(".", "")) <= st[field] < 60e9, (got, st[field])
@@ -1232,20 +1232,20 @@ test_metrics_equal_stat() {
 
 test_stat_and_metrics_show_ready_keys_by_level() {
 	queue --order priority
-	is "no level" - "$(stats ready_by_level)"
-	is "samples" '' "$(wq metrics $q | grep "^wq_level_ready_keys")"
+	is "no level" - "$(stats ready_by_priority)"
+	is "samples" '' "$(wq metrics $q | grep "^wq_priority_ready_keys")"
 	wq add --priority 31 $q a
 	wq add --priority 31 $q b
 	wq add --priority -128 $q c
 	wq add --priority 4 $q d
 	wq get $q >/dev/null
 	wq cancel $q d >/dev/null
-	is "levels" "ready_by_level 31:1 -128:1" "$(wq stat $q | grep ready_by_level | words)"
+	is "levels" "ready_by_priority 31:1 -128:1" "$(wq stat $q | grep ready_by_priority | words)"
 	status 0 wq stat --json $q
-	holds '.ready_by_level == [{"priority": 31, "ready": 1}, {"priority": -128, "ready": 1}]'
+	holds '.ready_by_priority == [{"priority": 31, "ready": 1}, {"priority": -128, "ready": 1}]'
 	# a level that had a key keeps its sample
 	is "samples" "priority=\"-128\"} 1 priority=\"4\"} 0 priority=\"31\"} 1" \
-		"$(wq metrics $q | sed -n "s/^wq_level_ready_keys{name=\"$q\",//p" | words)"
+		"$(wq metrics $q | sed -n "s/^wq_priority_ready_keys{name=\"$q\",//p" | words)"
 }
 
 test_metrics_replace_the_output_file_atomically() {
@@ -1292,7 +1292,7 @@ content() { sed -E 's/ (age|due)=[0-9.]+s//; /^(boot|end) /d; /^paused /s/ [0-9.
 
 save_queues() { # queues of each order, with keys in each state; descriptors 5 and 6 hold keys
 	status 0 wq create -m 0640 -n 100 --order priority:8 --max-retries 3 --lease 1h $q.a
-	status 0 wq create --order groups:/:1 --debounce 3s --slack 1ms $q.b
+	status 0 wq create --order groups:/:1 --max-defer 3s --slack 1ms $q.b
 	status 0 wq create --no-map --limiter exponential:1h:3h,max-wait:2h $q.c
 	exec 5<>/dev/wq 6<>/dev/wq
 	succeeds wq bind --fd 5 $q.a
@@ -1744,7 +1744,7 @@ test_top_sorts_queues_by_any_column() {
 	wq get --fd 7 >/dev/null
 	wq add --after 1h $q.b c d e
 	in_tmux "$WQCTL" top -d 0.2
-	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +CONS +WAITING +OLDEST +WAIT50 +WAIT99 +WORK50 +WORK99 +BLOCKED +GB_FAILED +PARKED +PAUSED"
+	sees "QUEUE +ADDS/S +DONES/S +DEPTH +PROC +DELAYED +CONS +OLDEST +LONGEST +WAIT50 +WAIT99 +WORK50 +WORK99 +BLOCKED +GB_FAILED +PARKED +PAUSED"
 	sees "$q +0 +0 +5 +0 +0 +0 +[0-9.]+[mu]?s +- +- +- +- +-.*$q.b +0 +0 +2 +1 +3 +1 +[0-9.]+[mu]?s +[0-9.]+[mu]?s +- +- +- +-"
 	has screen "2 queues, depth 7, processing 1, delayed 3; by DEPTH" "$(screen)"
 	press Right
@@ -2003,18 +2003,18 @@ test_wait_exits_with_the_end_of_the_run() {
 	reports 6 "the run has not ended yet" wq wait -t 0 $q a
 	status 6 wq wait -t 5ms $q a
 	wq wait $q a &
-	eventually stat_is flushes 1
+	eventually stat_is waiters 1
 	is key a "$(wq get $q)"
 	wait $! || fail "wait: status $?"
 	consumer 7
 	is key b "$(wq get --fd 7)"
 	status 1 wq wait --fd 7 -t 1ms b
 	(status 1 wq wait $q b && prints "the key 'b': the run failed") &
-	eventually stat_is flushes 1
+	eventually stat_is waiters 1
 	wq done --retry --fd 7 b
 	wait $! || fail "wait of a run that fails: status $?"
 	(status 5 wq wait $q c && prints "the key 'c': the run was canceled") &
-	eventually stat_is flushes 1
+	eventually stat_is waiters 1
 	wq cancel $q c
 	wait $! || fail "wait of a run that is canceled: status $?"
 }
@@ -2034,20 +2034,20 @@ test_wait_of_several_keys_exits_with_a_failure_or_the_first_other_end() {
 	status 1 wq wait --fd 7 -t 0 late mine
 	is key failed "$(wq get --fd 7)"
 	wq wait $q none failed 2>"$err" &
-	eventually stat_is flushes 1
+	eventually stat_is waiters 1
 	wq done --retry --fd 7 failed
 	got=0
 	wait $! || got=$?
 	is "none, failed" 1 $got
 	wq wait $q mine none 2>"$err" &
-	eventually stat_is flushes 1
+	eventually stat_is waiters 1
 	wq done --fd 7 mine
 	got=0
 	wait $! || got=$?
 	is "done, none" 3 $got
 	is key late "$(wq get --fd 7)"
 	wq wait $q none late 2>"$err" &
-	eventually stat_is flushes 1
+	eventually stat_is waiters 1
 	wq done --fd 7 late
 	got=0
 	wait $! || got=$?
@@ -2081,8 +2081,8 @@ test_disable_refuses_adds_until_enable() {
 	is "disabled, keys" "2 2" "$(stats disabled keys)"
 	status 0 wq ls --json $q
 	holds '[.[] | .state] == [["disabled"], ["disabled"]]'
-	is metrics "wq_disabled_keys{name=\"$q\"} 2 wq_flushes{name=\"$q\"} 0" \
-		"$(wq metrics $q | grep -E '^wq_(disabled_keys|flushes)' | words)"
+	is metrics "wq_disabled_keys{name=\"$q\"} 2 wq_waiters{name=\"$q\"} 0" \
+		"$(wq metrics $q | grep -E '^wq_(disabled_keys|waiters)' | words)"
 	status 0 wq enable $q a
 	is states disabled "$(<"$out")"
 	status 0 wq add $q a

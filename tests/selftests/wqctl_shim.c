@@ -198,7 +198,7 @@ int ioctl(int fd, unsigned long nr, void *arg)
 	if (nr != WQ_IOC_DONE || !shim("memory") || n++ % 3 == 2) {
 		int ret = syscall(SYS_ioctl, fd, nr, arg);
 
-		if (nr == WQ_IOC_SET)
+		if (nr == WQ_IOC_ATTRS)
 			report_lease(arg);
 		return ret;
 	}

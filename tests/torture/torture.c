@@ -265,7 +265,7 @@ struct arena {
 	u32 traits;
 	u32 pace;		/* producers come one in so many times */
 	s64 lease;
-	s64 debounce;
+	s64 max_defer;
 	u32 retries;		/* failures in a row before the queue parks the key; 0: any number */
 	bool quiet;		/* nobody adds */
 	bool ending;
@@ -298,7 +298,7 @@ static struct slot *slots;
 
 static int some_level(u32 i)
 {
-	return WQ_MIN_PRIORITY + (int)((i * 37 + jiffies) % WQ_LEVELS);
+	return WQ_MIN_PRIORITY + (int)((i * 37 + jiffies) % WQ_PRIORITIES);
 }
 
 /* Verbs of a key, which may be an embedded entry. */
@@ -435,7 +435,7 @@ static struct wq_entry *lifo_pop(void *order)
 	return e;
 }
 
-static const struct wq_order_ops lifo = {
+static const struct wq_policy_ops lifo = {
 	.touch = lifo_touch,
 	.push = lifo_push,
 	.len = lifo_len,
@@ -530,7 +530,7 @@ static void tell_stats(struct arena *a, const struct wq_stat *st)
 {
 	pr_alert("%s: traits %#x, lease %lld, state %#x, quiet %d, ending %d\n", a->name, a->traits,
 		 a->lease, st->state, READ_ONCE(a->quiet), READ_ONCE(a->ending));
-	pr_alert("%s: debounce %lld, retries %u, parked %u of %llu\n", a->name, a->debounce,
+	pr_alert("%s: max_defer %lld, retries %u, parked %u of %llu\n", a->name, a->max_defer,
 		 a->retries, st->parked, st->parked_total);
 	pr_alert("%s: blocked %u, groups with ready keys %u\n", a->name, st->blocked,
 		 st->ready_groups);
@@ -1963,7 +1963,7 @@ static unsigned int waiters_begin(struct waiter *w, struct wq_embedded *x, struc
 	}
 	for (;;) {
 		wq_stats(x->q, &st);
-		if (st.flushes + atomic_read(returned) >= n)
+		if (st.waiters + atomic_read(returned) >= n)
 			return n;
 		if (time_after(jiffies, end)) {
 			failed("%u waits for an object have not begun", n);
@@ -2384,13 +2384,13 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 		params.clock = &a->clock;
 	}
 	if (one_in(r, 4)) {
-		params.order = &lifo;
-		params.order_data = a;
+		params.policy = &lifo;
+		params.policy_data = a;
 	} else if (one_in(r, 4)) {
 		a->traits |= LEVELS;
-		params.order_kind = WQ_ORDER_PRIORITY;
+		params.order = WQ_ORDER_PRIORITY;
 	} else if (one_in(r, 3)) {
-		params.order_kind = WQ_ORDER_PREFIX;
+		params.order = WQ_ORDER_PREFIX;
 		params.order_arg = 1 + below(r, 8);
 		params.group_limit = below(r, 4);
 	}
@@ -2399,8 +2399,8 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 		params.lease = a->lease;
 	}
 	if (one_in(r, 4)) {
-		a->debounce = some_time(r, 10 * MS);
-		params.debounce = a->debounce;
+		a->max_defer = some_time(r, 10 * MS);
+		params.max_defer = a->max_defer;
 	}
 	if (one_in(r, 3)) {
 		a->retries = 1 + below(r, 3);
@@ -2415,8 +2415,8 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	a->q = wq_create(&params);
 	if (!IS_ERR(a->q)) {
 		count(QUEUES);
-		if (objects && !params.mode && !params.lease && !params.order_kind &&
-		    !params.debounce && one_in(r, 2))
+		if (objects && !params.mode && !params.lease && !params.order &&
+		    !params.max_defer && one_in(r, 2))
 			arena_objects(a, r);
 		return a;
 	}

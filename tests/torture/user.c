@@ -169,7 +169,7 @@ static void add_often(int q)
 
 static void add(int q)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	char key[WQ_MAX_KEY];
 	unsigned int n;
 	size_t len;
@@ -186,10 +186,10 @@ static void add(int q)
 	case 2:
 		for (n = 1 + below(40); n; n--) {
 			len = some_key(key);
-			wq_batch_put_after(&b, key, len, below(2) ? some_time(MS) : 0, 0);
+			wq_items_put_after(&b, key, len, below(2) ? some_time(MS) : 0, 0);
 		}
-		may("add batch", wq_add_batch(q, &b));
-		wq_batch_free(&b);
+		may("add batch", wq_add_many(q, &b));
+		wq_items_free(&b);
 		break;
 	case 3:
 		add_often(q);
@@ -252,18 +252,18 @@ static void finish(int q, struct wq_item *it)
 
 static void get(int q)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_view v;
 	struct wq_item it;
 
 	if (!below(3)) {
-		if (may("get batch", wq_get_batch(q, &b, 1 + below(10), some_time(5 * MS))) > 0 &&
+		if (may("get batch", wq_get_many(q, &b, 1 + below(10), some_time(5 * MS))) > 0 &&
 		    below(4)) {
-			while (wq_batch_next(&b, &v))
+			while (wq_items_next(&b, &v))
 				note(&all->gets);
-			may("done batch", wq_done_batch(q, &b));
+			may("done batch", wq_done_many(q, &b));
 		}
-		wq_batch_free(&b);
+		wq_items_free(&b);
 		return;
 	}
 	if (may("get", wq_get(q, &it, below(4) ? some_time(20 * MS) : WQ_NOWAIT)))
@@ -319,7 +319,7 @@ static void look_at_owner(int q)
 
 static void look(int q)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	struct wq_key_info info;
 	char key[WQ_MAX_KEY];
 	struct wq_queue *list;
@@ -344,9 +344,9 @@ static void look(int q)
 		do {
 			if (may("list", wq_list(q, &b, 32, &cursor)) < 0)
 				break;
-			wq_batch_reset(&b);
+			wq_items_reset(&b);
 		} while (cursor);
-		wq_batch_free(&b);
+		wq_items_free(&b);
 		break;
 	case 3:
 		if (may("queues", wq_queues(NULL, &list)) >= 0)
@@ -388,7 +388,7 @@ static void configure(int q)
 	struct wq_attrs config;
 	uint32_t can_change;
 
-	if (may("config", wq_config(q, &config, limiters, WQ_MAX_LIMITERS)))
+	if (may("config", wq_attrs(q, &config, limiters, WQ_MAX_LIMITERS)))
 		return;
 	can_change = config.set;
 	if (!can_change)
@@ -401,7 +401,7 @@ static void configure(int q)
 	/* A queue that was made with a lease can be without one. */
 	if (config.set & WQ_ATTR_LEASE && !below(4))
 		config.lease = 0;
-	if (!may("set", wq_set(q, &config)))
+	if (!may("set", wq_set_attrs(q, &config)))
 		note(&all->set);
 }
 
@@ -411,7 +411,7 @@ static void pause_some(int q)
 	struct wq_attrs config;
 	unsigned int what = 1 + below(WQ_PAUSE_GETS | WQ_PAUSE_ADDS);
 
-	if (may("config", wq_config(q, &config, NULL, 0)))
+	if (may("config", wq_attrs(q, &config, NULL, 0)))
 		return;
 	if (!config.set) {
 		/* a kernel module's */
@@ -443,7 +443,7 @@ static void flush(int q)
 	int ret;
 
 	if (below(2)) {
-		ret = may_wait("flush", wq_flush(q, key, len, below(4) ? some_time(20 * MS) : 0));
+		ret = may_wait("flush", wq_wait_key(q, key, len, below(4) ? some_time(20 * MS) : 0));
 		if (ret > last)
 			bad("flush of a queue that is in use");
 		return;
@@ -682,7 +682,7 @@ static int open_own(const char *name)
 		.limiters = config.limiters,
 		.lease = config.lease, .slack = config.slack,
 		.max_retries = below(2) ? config.max_retries : 0,
-		.debounce = below(2) ? 1 + some_time(10 * MS) : 0,
+		.max_defer = below(2) ? 1 + some_time(10 * MS) : 0,
 		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
 		.order = order,
 	};

@@ -161,7 +161,7 @@ func (m *member) giveUp(r *run, reason string) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		r.s.keys.park(r.key, r.need)
-		return wq.GiveUp(parkErr{reason})
+		return wq.GiveUpOn(parkErr{reason})
 	}
 	text, err := json.Marshal(park{r.need, reason})
 	if err != nil {
@@ -171,7 +171,7 @@ func (m *member) giveUp(r *run, reason string) error {
 	var outcome error
 	m.end(r, func(int64) {
 		r.s.keys.park(r.key, r.need)
-		outcome = wq.GiveUp(parkErr{reason})
+		outcome = wq.GiveUpOn(parkErr{reason})
 	}, clientv3.OpPut(m.parkOf(r), string(text)))
 	return outcome
 }

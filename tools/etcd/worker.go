@@ -12,7 +12,7 @@ package main
 //	            and WQ_NEED (the revision of the change). Exit status 0: done.
 //	a stream    standard input has a request for each key: "NEED FENCE OWNER KEY", ended by NUL.
 //	            Standard output has a line for each: "done", "retry REASON", "after SECONDS"
-//	            or "park REASON".
+//	            or "give-up REASON".
 //
 // A worker is a process group. It gets SIGKILL when its shard is lost, and the worker's first
 // process also if this program dies. Processes that it left behind then need the unit's cgroup.
@@ -190,7 +190,7 @@ func outcome(reply string) error {
 		return nil
 	case "retry":
 		return errors.New(rest)
-	case "park":
+	case "give-up":
 		return parkErr{rest}
 	case "after":
 		seconds, err := strconv.ParseFloat(rest, 64)
@@ -198,6 +198,6 @@ func outcome(reply string) error {
 			return afterErr{time.Duration(seconds * float64(time.Second))}
 		}
 	}
-	return fmt.Errorf("the worker replied %q: done, retry REASON, after SECONDS or park REASON "+
+	return fmt.Errorf("the worker replied %q: done, retry REASON, after SECONDS or give-up REASON "+
 		"was expected", reply)
 }

@@ -241,20 +241,20 @@ static inline int above_stdio(int fd)
 	return above;
 }
 
-/* Batches */
+/* Items */
 
-static inline struct wq_rec *rec_at(const struct wq_batch *b, uint32_t offset)
+static inline struct wq_rec *rec_at(const struct wq_items *b, uint32_t offset)
 {
 	return (struct wq_rec *)((char *)b->recs + offset);
 }
 
-#define batch_for_each(b, i, offset, rec)					\
+#define items_for_each(b, i, offset, rec)					\
 	for ((i) = 0, (offset) = 0;						\
 	     (i) < (b)->count && ((rec) = rec_at((b), (offset)));		\
 	     (i)++, (offset) += WQ_REC_SIZE((rec)->len))
 
-/* wq_add_batch() that receives a mark for each key; @marks can be NULL. */
+/* wq_add_many() that receives a mark for each key; @marks can be NULL. */
 __attribute__((visibility("hidden")))
-int wq__add_batch(int q, struct wq_batch *b, struct wq_mark *marks);
+int wq__add_items(int q, struct wq_items *b, struct wq_mark *marks);
 
 #endif /* LIBWQ_INTERNAL_H */

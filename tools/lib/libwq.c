@@ -2,8 +2,8 @@
 /*
  * libwq: the keyed work queues of /dev/wq and /dev/wqueue, for C and C++.
  *
- * Each call is one ioctl.  Calls for one key put its record on the stack.  Batches are in
- * batch.c, producers in producer.c.
+ * Each call is one ioctl.  Calls for one key put its record on the stack.  Items are in
+ * items.c, producers in producer.c.
  *
  * A name with a slash is the path of a queue's file.  Another name is looked up in $WQ_PATH or
  * /dev/wqueue if wqueue is mounted there, else by /dev/wq.
@@ -97,7 +97,7 @@ static int is_wqueue(const char *path)
 
 	if (statfs(path, &st))
 		return -1;
-	return (unsigned long)st.f_type == WQ_FS_MAGIC;
+	return (unsigned long)st.f_type == WQUEUE_MAGIC;
 }
 
 /*
@@ -282,7 +282,7 @@ static bool is_removed(int q)
 {
 	struct wq_stat st;
 
-	return !wq_stat(q, &st) && st.state & WQ_STATE_REMOVED;
+	return !wq_stat(q, &st) && st.state & WQ_STATE_UNLINKED;
 }
 
 /* Whether @q is a descriptor that a wq_reopen() left behind. */
@@ -320,7 +320,7 @@ int wq_reopen(int q, const char *name, int oflag, int64_t timeout)
 	if (wq_stat(q, &st)) {
 		if (!is_null(q))
 			return -1;
-	} else if (!(st.state & WQ_STATE_REMOVED)) {
+	} else if (!(st.state & WQ_STATE_UNLINKED)) {
 		return 0;
 	} else if (replace(q, open("/dev/null", O_RDWR | O_CLOEXEC))) {
 		return -1;
@@ -461,7 +461,7 @@ int wq_queues_sized(const char *path, struct wq_queue **list, size_t size)
 
 /* Attributes */
 
-int wq_config_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
+int wq_attrs_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
 		    unsigned int max, size_t size)
 {
 	if (check_size(size))
@@ -474,10 +474,10 @@ int wq_config_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limit
 	attrs->size = size;
 	attrs->limiters = addr(limiters);
 	attrs->num_limiters = limiters ? max : 0;
-	return ioctl(q, WQ_IOC_SET, attrs) < 0 ? -1 : 0;
+	return ioctl(q, WQ_IOC_ATTRS, attrs) < 0 ? -1 : 0;
 }
 
-int wq_set_sized(int q, struct wq_attrs *attrs, size_t size)
+int wq_set_attrs_sized(int q, struct wq_attrs *attrs, size_t size)
 {
 	if (check_size(size))
 		return -1;
@@ -488,7 +488,7 @@ int wq_set_sized(int q, struct wq_attrs *attrs, size_t size)
 	}
 	attrs->size = size;
 	attrs->flags = 0;
-	return ioctl(q, WQ_IOC_SET, attrs) < 0 ? -1 : 0;
+	return ioctl(q, WQ_IOC_ATTRS, attrs) < 0 ? -1 : 0;
 }
 
 /* One key */
@@ -746,7 +746,7 @@ int wq_num_requeues(int q, const void *key, size_t len)
 
 	if (wq_query_info(q, key, len, &info))
 		return errno == ENOENT ? 0 : -1;
-	return info.requeues < INT_MAX ? (int)info.requeues : INT_MAX;
+	return info.num_requeues < INT_MAX ? (int)info.num_requeues : INT_MAX;
 }
 
 int wq_forget(int q, const void *key, size_t len)
@@ -849,7 +849,7 @@ static int wait_for(int q, const void *key, size_t len, uint32_t flags, int64_t 
 	return end;
 }
 
-int wq_flush(int q, const void *key, size_t len, int64_t timeout)
+int wq_wait_key(int q, const void *key, size_t len, int64_t timeout)
 {
 	return wait_for(q, key, len, 0, timeout);
 }
@@ -926,19 +926,19 @@ int wq_drain(int q, int64_t timeout)
 	return end ? -1 : 0;
 }
 
-int wq_stat_sized(int q, struct wq_stat *st, size_t size, uint32_t *level_ready)
+int wq_stat_sized(int q, struct wq_stat *st, size_t size, uint32_t *ready_by_priority)
 {
-	size_t whole = offsetof(struct wq_stat, level_ready) + sizeof(st->level_ready);
+	size_t whole = offsetof(struct wq_stat, ready_by_priority) + sizeof(st->ready_by_priority);
 
 	if (check_size(size))
 		return -1;
-	if (level_ready && size < whole) {
+	if (ready_by_priority && size < whole) {
 		errno = EINVAL;
 		return -1;
 	}
 	memset(st, 0, size);
 	st->size = size;
-	if (level_ready)
-		st->level_ready = (uintptr_t)level_ready;
+	if (ready_by_priority)
+		st->ready_by_priority = (uintptr_t)ready_by_priority;
 	return ioctl(q, WQ_IOC_STAT, st) < 0 ? -1 : 0;
 }

@@ -13,7 +13,7 @@
  *
  * A call that fails returns -1 and sets errno.  <linux/wq.h> describes the errors.
  * ENODEV is libwq's own: there is no /dev/wq, because the module is not loaded.  Only
- * wq_queues() and calls on a struct wq_batch or a struct wq_producer allocate memory.  All calls
+ * wq_queues() and calls on a struct wq_items or a struct wq_producer allocate memory.  All calls
  * are thread safe, but two threads must not use one of these structs at once.
  *
  * Work through a queue:
@@ -86,7 +86,7 @@ int64_t wq_until(int64_t ns);
  * @failures: failures of the key since they were last forgotten, at most 65,535
  * @given_back: how many runs of the key in a row, up to this one, were given back:
  *	their consumers ended or lost their leases.  At most WQ_MAX_GIVEN_BACK
- * @priority: the level of the run, see wq_add_priority(); 0 in a queue without levels
+ * @priority: the priority of the run, see wq_add_priority(); 0 in a queue without priorities
  * @reserved: 0; the room of later fields, as the program has the memory of the struct
  */
 struct wq_item {
@@ -135,8 +135,8 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
  * @attrs: attributes of a new queue, see struct wq_attrs in wq(4).  0 is the default of each, and
  *	NULL stands for the defaults of all.  The call does not read size, name and mode.  A queue
  *	that exists keeps its own attributes.  It must have the attributes in @attrs that are not
- *	zero, unless @attrs->flags has WQ_OPEN_ACCEPT.  WQ_OPEN_NO_MAP makes a new queue without a map, so
- *	that no struct wq_producer saves calls
+ *	zero, unless @attrs->flags has WQ_OPEN_ACCEPT.  WQ_OPEN_NO_MAP makes a new queue without a
+ *	map, so that no struct wq_producer saves calls
  *
  * Return: a file descriptor.  It fails with EEXIST if the queue has other attributes.
  */
@@ -161,11 +161,11 @@ int wq_unlink(const char *name);
  * @oflag: access mode and O_NONBLOCK
  * @timeout: how long to wait for a queue of that name
  *
- * A reload of the module (wqctl reload) removes each queue and makes it again with its keys, and can
- * do so only if no process has a queue open.  A consumer calls this function if its get fails with
- * EIDRM.  A producer calls it if its add fails with EHOSTDOWN.  The call closes the removed queue and
- * then looks for the new one ten times a second.  Meanwhile @q is a descriptor of /dev/null, so that
- * no other file gets its number.
+ * A reload of the module (wqctl reload) removes each queue and makes it again with its keys, and
+ * can do so only if no process has a queue open.  A consumer calls this function if its get fails
+ * with EIDRM.  A producer calls it if its add fails with EHOSTDOWN.  The call closes the removed
+ * queue and then looks for the new one ten times a second.  Meanwhile @q is a descriptor of
+ * /dev/null, so that no other file gets its number.
  *
  * A struct wq_producer of the removed queue has to be freed first, because its map keeps the queue.
  *
@@ -177,32 +177,32 @@ int wq_unlink(const char *name);
  * call fails with EIDRM at the timeout.  Another mount of the new file is needed.
  *
  * Return: 1; 0: the queue of @q was not removed; -1 with ETIMEDOUT, EINTR or, at the timeout,
- * EACCES or EIDRM.  It fails with EBADF, ENOTTY or ENOTCONN if @q is not a descriptor of a queue, and
- * leaves it.
+ * EACCES or EIDRM.  It fails with EBADF, ENOTTY or ENOTCONN if @q is not a descriptor of a queue,
+ * and leaves it.
  */
 int wq_reopen(int q, const char *name, int oflag, int64_t timeout);
 
-int wq_config_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
+int wq_attrs_sized(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
 		    unsigned int max, size_t size);
 
 /**
- * wq_config() - read the attributes of a queue
+ * wq_attrs() - read the attributes of a queue
  * @attrs: filled with the attributes; @attrs->set has WQ_ATTR_* of those that can change
  * @limiters: filled with the limiters that describe the queue's limiter; can be NULL
  * @max: number of elements of @limiters; WQ_MAX_LIMITERS are enough
  *
  * @attrs->num_limiters is the number of limiters, also if they are more than @max.
  */
-static inline int wq_config(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
+static inline int wq_attrs(int q, struct wq_attrs *attrs, struct wq_limiter_spec *limiters,
 			    unsigned int max)
 {
-	return wq_config_sized(q, attrs, limiters, max, sizeof(*attrs));
+	return wq_attrs_sized(q, attrs, limiters, max, sizeof(*attrs));
 }
 
-int wq_set_sized(int q, struct wq_attrs *attrs, size_t size);
+int wq_set_attrs_sized(int q, struct wq_attrs *attrs, size_t size);
 
 /**
- * wq_set() - change attributes of a queue
+ * wq_set_attrs() - change attributes of a queue
  * @attrs: the attributes; @attrs->set has WQ_ATTR_* of those that are to change.
  *	@attrs->limiters is the address of an array.  The call sets @attrs->size and clears
  *	@attrs->flags.
@@ -211,9 +211,9 @@ int wq_set_sized(int q, struct wq_attrs *attrs, size_t size);
  *
  * Return: 0.  If it fails, no attribute has changed.
  */
-static inline int wq_set(int q, struct wq_attrs *attrs)
+static inline int wq_set_attrs(int q, struct wq_attrs *attrs)
 {
-	return wq_set_sized(q, attrs, sizeof(*attrs));
+	return wq_set_attrs_sized(q, attrs, sizeof(*attrs));
 }
 
 /** wq_add() - mark a key dirty.  Return: 1 newly dirty, 0 coalesced. */
@@ -230,17 +230,17 @@ int wq_add(int q, const void *key, size_t len);
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags);
 
 /**
- * wq_add_priority() - mark a key dirty at a level, in a queue with WQ_ORDER_PRIORITY
- * @priority: the level, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY; gets take higher levels first.
- *	Adds by other calls have level 0
+ * wq_add_priority() - mark a key dirty at a priority, in a queue with WQ_ORDER_PRIORITY
+ * @priority: the priority, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY; gets take higher priorities first.
+ *	Adds by other calls have priority 0
  * @delay: ns; 0 or less: now
  * @flags: WQ_ADD_*
  *
- * If a key is added several times before its run starts, the highest level counts.  A
- * key that is retried or given back keeps its level.
+ * If a key is added several times before its run starts, the highest priority counts.  A
+ * key that is retried or given back keeps its priority.
  *
- * Return: as wq_add_after().  It fails with ERANGE if there is no such level, and with
- * EINVAL if @priority is not 0 and the queue has no levels.
+ * Return: as wq_add_after().  It fails with ERANGE if there is no such priority, and with
+ * EINVAL if @priority is not 0 and the queue has no priorities.
  */
 int wq_add_priority(int q, const void *key, size_t len, int priority, int64_t delay,
 		    unsigned int flags);
@@ -401,7 +401,7 @@ static inline int wq_query_info(int q, const void *key, size_t len, struct wq_ke
 int wq_cancel(int q, const void *key, size_t len);
 
 /**
- * wq_flush() - wait until each add of a key before the call has had its full run
+ * wq_wait_key() - wait until each add of a key before the call has had its full run
  * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
  *
  * wq_wait_fd() and wq_wait() in one call.  After EINTR or ETIMEDOUT a repeated call is a new wait:
@@ -409,7 +409,7 @@ int wq_cancel(int q, const void *key, size_t len);
  *
  * Return: how the last of these runs ended, WQ_END_*.
  */
-int wq_flush(int q, const void *key, size_t len, int64_t timeout);
+int wq_wait_key(int q, const void *key, size_t len, int64_t timeout);
 
 /**
  * wq_wait_fd() - a descriptor for a wait, which is readable when the wait has ended
@@ -418,7 +418,7 @@ int wq_flush(int q, const void *key, size_t len, int64_t timeout);
  * @flags: 0: wait for all adds of the key before the call; WQ_WAIT_ADD: add the key first, so that
  *	no run can end in between; WQ_WAIT_RUN: wait for the run in progress alone; WQ_WAIT_DRAIN:
  *	wait for the end of a drain.  Beside the first three, WQ_WAIT_OWN: @q may hold the key
- * @priority: with WQ_WAIT_ADD: the level of the add, see wq_add_priority(); else 0
+ * @priority: with WQ_WAIT_ADD: the priority of the add, see wq_add_priority(); else 0
  *
  * The caller closes the descriptor.  That gives the wait up.
  *
@@ -443,8 +443,8 @@ int wq_wait(int fd, int64_t timeout);
  * @timeout: ns to wait; WQ_NOWAIT, WQ_FOREVER or wq_until()
  *
  * Adds of the key fail with EBUSY until wq_enable().  The key is disabled if the wait fails, with
- * an error of wq_wait_fd() or wq_wait(), and stays so when the process ends.  Only the queue's owner
- * and root may disable and enable keys.
+ * an error of wq_wait_fd() or wq_wait(), and stays so when the process ends.  Only the queue's
+ * owner and root may disable and enable keys.
  *
  * Return: the state of the key before the call, WQ_KEY_*.  0: the queue did not know the key.
  */
@@ -550,7 +550,7 @@ int wq_drain_begin(int q);
  */
 int wq_drain(int q, int64_t timeout);
 
-int wq_stat_sized(int q, struct wq_stat *st, size_t size, uint32_t *level_ready);
+int wq_stat_sized(int q, struct wq_stat *st, size_t size, uint32_t *ready_by_priority);
 
 /** wq_stat() - read the statistics of the queue, all at one moment */
 static inline int wq_stat(int q, struct wq_stat *st)
@@ -559,13 +559,14 @@ static inline int wq_stat(int q, struct wq_stat *st)
 }
 
 /**
- * wq_stat_levels() - as wq_stat(), and count the ready keys of each level
- * @level_ready: WQ_LEVELS elements; element i receives the number of ready keys of level
- *	WQ_MIN_PRIORITY + i, or WQ_LEVEL_UNUSED if no key has been ready at that level
+ * wq_stat_priorities() - as wq_stat(), and count the ready keys of each priority
+ * @ready_by_priority: WQ_PRIORITIES elements; element i receives the number of ready keys of
+ *	priority WQ_MIN_PRIORITY + i, or WQ_PRIORITY_UNUSED if no key has been ready at that
+ *	priority
  */
-static inline int wq_stat_levels(int q, struct wq_stat *st, uint32_t *level_ready)
+static inline int wq_stat_priorities(int q, struct wq_stat *st, uint32_t *ready_by_priority)
 {
-	return wq_stat_sized(q, st, sizeof(*st), level_ready);
+	return wq_stat_sized(q, st, sizeof(*st), ready_by_priority);
 }
 
 int wq_info_sized(struct wq_info *info, size_t size);
@@ -615,19 +616,19 @@ static inline int wq_queues(const char *path, struct wq_queue **list)
 }
 
 /**
- * struct wq_batch - keys that one call adds, gets, touches or ends the run of
+ * struct wq_items - keys that one call adds, gets, touches or ends the run of
  * @count: number of keys
  *
- * wq_batch_put() and its variants, wq_get_batch() and wq_list() fill a batch, and
- * wq_batch_next() reads it.
+ * wq_items_put() and its variants, wq_get_many() and wq_list() fill a struct wq_items, and
+ * wq_items_next() reads it.
  */
-struct wq_batch {
+struct wq_items {
 	uint32_t count;
 	/* private: */
 	uint32_t used;		/* bytes of records in @recs */
 	uint32_t room;		/* bytes allocated for @recs */
 	uint32_t results_room;	/* results allocated in @results */
-	uint32_t next;		/* offset of the record that wq_batch_next() returns */
+	uint32_t next;		/* offset of the record that wq_items_next() returns */
 	uint32_t index;		/* number of that record */
 	bool listed;		/* the records are struct wq_list_rec */
 	bool got;		/* records can have tokens, failures and given_back */
@@ -637,11 +638,11 @@ struct wq_batch {
 };
 
 /**
- * struct wq_view - a key in a batch; valid until the batch changes
+ * struct wq_view - a key in a struct wq_items; valid until the items changes
  * @key: the key
  * @len: length of the key in bytes
  * @token: identifies the get that returned the key
- * @result: result of the last add, done or touch of the batch for this key: the
+ * @result: result of the last add, done or touch of the items for this key: the
  *	return value of the call for one key, or a negative errno
  * @info: after wq_list(): the state of the key; after a get: only @info.failures,
  *	@info.given_back and @info.priority
@@ -655,113 +656,113 @@ struct wq_view {
 };
 
 #ifdef __cplusplus
-#define WQ_BATCH_INIT	{}
+#define WQ_ITEMS_INIT	{}
 #else
-#define WQ_BATCH_INIT	{ 0 }
+#define WQ_ITEMS_INIT	{ 0 }
 #endif
 
-/** wq_batch_put() - append a key; E2BIG if the batch would exceed WQ_MAX_ARRAY bytes */
-int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token);
+/** wq_items_put() - append a key; E2BIG if the items would exceed WQ_MAX_ARRAY bytes */
+int wq_items_put(struct wq_items *b, const void *key, size_t len, uint64_t token);
 
 /**
- * wq_batch_put_after() - append a key for wq_add_batch(), as wq_add_after() adds it;
+ * wq_items_put_after() - append a key for wq_add_many(), as wq_add_after() adds it;
  * with @delay 0 and WQ_ADD_RATE_LIMITED as wq_add_rate_limited() adds it
  */
-int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
+int wq_items_put_after(struct wq_items *b, const void *key, size_t len, int64_t delay,
 		       unsigned int flags);
 
-/** wq_batch_put_priority() - append a key for wq_add_batch(), as wq_add_priority() adds it */
-int wq_batch_put_priority(struct wq_batch *b, const void *key, size_t len, int priority,
+/** wq_items_put_priority() - append a key for wq_add_many(), as wq_add_priority() adds it */
+int wq_items_put_priority(struct wq_items *b, const void *key, size_t len, int priority,
 			  int64_t delay, unsigned int flags);
 
-/** wq_batch_put_done() - append a key for wq_done_batch(), as wq_done_with() ends it */
-int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
+/** wq_items_put_done() - append a key for wq_done_many(), as wq_done_with() ends it */
+int wq_items_put_done(struct wq_items *b, const void *key, size_t len, uint64_t token,
 		      int64_t delay, unsigned int outcome);
 
-/** wq_batch_reset() - remove all keys; the memory can be used again */
-void wq_batch_reset(struct wq_batch *b);
+/** wq_items_reset() - remove all keys; the memory can be used again */
+void wq_items_reset(struct wq_items *b);
 
-/** wq_batch_free() - remove all keys, and free the memory; the batch can be used again */
-void wq_batch_free(struct wq_batch *b);
+/** wq_items_free() - remove all keys, and free the memory; the items can be used again */
+void wq_items_free(struct wq_items *b);
 
-bool wq_batch_next_sized(struct wq_batch *b, struct wq_view *v, size_t size);
+bool wq_items_next_sized(struct wq_items *b, struct wq_view *v, size_t size);
 
 /**
- * wq_batch_next() - read the next key of a batch
+ * wq_items_next() - read the next key of a struct wq_items
  *
  * Return: true; false after the last key, then the next call starts at the first key.
  */
-static inline bool wq_batch_next(struct wq_batch *b, struct wq_view *v)
+static inline bool wq_items_next(struct wq_items *b, struct wq_view *v)
 {
-	return wq_batch_next_sized(b, v, sizeof(*v));
+	return wq_items_next_sized(b, v, sizeof(*v));
 }
 
 /**
- * wq_add_batch() - add all keys of a batch
+ * wq_add_many() - add all keys of a struct wq_items
  *
  * Return: number of keys that were handled; wq_view.result has the result of each, as
  * wq_add() returns it, or a negative errno.  It fails if no key could be handled.
  */
-int wq_add_batch(int q, struct wq_batch *b);
+int wq_add_many(int q, struct wq_items *b);
 
-/** wq_done_batch() - end the runs of all keys.  Return: as wq_add_batch(). */
-int wq_done_batch(int q, struct wq_batch *b);
+/** wq_done_many() - end the runs of all keys.  Return: as wq_add_many(). */
+int wq_done_many(int q, struct wq_items *b);
 
 /**
- * wq_touch_batch() - restart the leases of all keys of a batch
+ * wq_touch_many() - restart the leases of all keys of a struct wq_items
  *
- * wq_batch_next() continues where it is, so a batch can be touched between two keys.
+ * wq_items_next() continues where it is, so a struct wq_items can be touched between two keys.
  * The result of a key that was put with an outcome is -EINVAL.
  *
- * Return: as wq_add_batch().
+ * Return: as wq_add_many().
  */
-int wq_touch_batch(int q, struct wq_batch *b);
+int wq_touch_many(int q, struct wq_items *b);
 
 /**
- * wq_get_batch() - replace the keys of a batch by the next keys of the queue
+ * wq_get_many() - replace the keys of a struct wq_items by the next keys of the queue
  * @max: the most keys to get; 0: as many as fit in WQ_MAX_OUT bytes of records, which
  *	is the limit of one call in any case
  * @timeout: ns to wait for the first key, see wq_get(); it does not wait for more
  *
  * Return: number of keys.
  */
-int wq_get_batch(int q, struct wq_batch *b, unsigned int max, int64_t timeout);
+int wq_get_many(int q, struct wq_items *b, unsigned int max, int64_t timeout);
 
 /**
- * wq_done_get_batch() - wq_done_batch() and wq_get_batch() in one call
+ * wq_done_get_many() - wq_done_many() and wq_get_many() in one call
  * @done: keys that are done, can be empty; each has its result, also if the call fails
- * @next: a different batch, filled with the next keys
- * @max: as in wq_get_batch()
- * @timeout: as in wq_get_batch()
+ * @next: another struct wq_items, filled with the next keys
+ * @max: as in wq_get_many()
+ * @timeout: as in wq_get_many()
  *
  * If the done of one key fails, the other keys are done, and the get takes place.
  *
  * Return: number of keys in @next.
  */
-int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int max,
+int wq_done_get_many(int q, struct wq_items *done, struct wq_items *next, unsigned int max,
 		      int64_t timeout);
 
 /**
- * wq_list() - replace the keys of a batch by keys of the queue, in any state
+ * wq_list() - replace the keys of a struct wq_items by keys of the queue, in any state
  * @max: the most keys to list; 0: as many as fit in WQ_MAX_OUT bytes of records
  * @cursor: position in the list; 0 to start, and 0 again after the last key
  *
- * The keys come in no particular order.  A listed batch can only be read: calls that
- * change or use its keys fail with EINVAL until wq_batch_reset().
+ * The keys come in no particular order.  A listed one can only be read: calls that
+ * change or use its keys fail with EINVAL until wq_items_reset().
  *
  * Return: number of keys.  It fails with EINTR if a signal came before it found a key.
  * Then @cursor is where the next call continues.
  */
-int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
+int wq_list(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
 
 /**
  * wq_list_since() - as wq_list(), with times in place of ages
  *
  * @info.age of each key is the time of CLOCK_MONOTONIC, in ns, at which its age was 0.  Ready keys
- * of a level that are sorted by it are in the order in which they became dirty.  Up to 32 keys that one
- * call added have the same time.
+ * of a priority that are sorted by it are in the order in which they became dirty.  Up to 32 keys
+ * that one call added have the same time.
  */
-int wq_list_since(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor);
+int wq_list_since(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
 
 /**
  * struct wq_producer - a producer that repeats adds
@@ -781,7 +782,7 @@ struct wq_producer {
 	/* private: */
 	const struct wq_map_page *page;	/* the map; NULL: there is none */
 	struct wq_slot *slots;		/* keys by their hash */
-	struct wq_mark *marks;		/* of wq_producer_add_batch() */
+	struct wq_mark *marks;		/* of wq_producer_add_many() */
 	uint32_t marks_room;
 	uint32_t mask;			/* number of slots, less 1 */
 	uint32_t shift;			/* from a hash to its first slot */
@@ -812,15 +813,15 @@ void wq_producer_free(struct wq_producer *p);
  * All that the caller stored before is visible to the run that the key waits for.
  *
  * Return: true if the add is done: it is coalesced.  False if the key has to be added
- * in another way, for example as a part of a batch.
+ * in another way, for example as a part of a struct wq_items.
  */
 bool wq_producer_waits(struct wq_producer *p, const void *key, size_t len);
 
 /** wq_producer_add() - wq_add(), without a call if the key still waits.  Return: as wq_add(). */
 int wq_producer_add(struct wq_producer *p, const void *key, size_t len);
 
-/** wq_producer_add_batch() - wq_add_batch(), and remember the keys.  Return: as wq_add_batch(). */
-int wq_producer_add_batch(struct wq_producer *p, struct wq_batch *b);
+/** wq_producer_add_many() - wq_add_many(), and remember the keys.  Return: as wq_add_many(). */
+int wq_producer_add_many(struct wq_producer *p, struct wq_items *b);
 
 #ifdef __cplusplus
 }

@@ -249,20 +249,20 @@ static int producer_alloc_marks(struct wq_producer *p, uint32_t count)
 	return 0;
 }
 
-int wq_producer_add_batch(struct wq_producer *p, struct wq_batch *b)
+int wq_producer_add_many(struct wq_producer *p, struct wq_items *b)
 {
 	uint32_t generation = producer_generation(p), i, offset;
 	struct wq_rec *rec;
 	int ret;
 
 	if (!p->page)
-		return wq__add_batch(p->q, b, NULL);
+		return wq__add_items(p->q, b, NULL);
 	if (producer_alloc_marks(p, b->count))
 		return -1;
-	ret = wq__add_batch(p->q, b, p->marks);
+	ret = wq__add_items(p->q, b, p->marks);
 	if (ret <= 0)
 		return ret;
-	batch_for_each(b, i, offset, rec)
+	items_for_each(b, i, offset, rec)
 		if (i < (uint32_t)ret && b->results[i] >= 0)
 			producer_note(p, (const char *)rec->key, rec->len, generation, &p->marks[i]);
 	return ret;

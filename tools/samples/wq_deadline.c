@@ -102,7 +102,7 @@ static struct wq_entry *deadline_pop(void *data)
 	return entry;
 }
 
-static const struct wq_order_ops earliest_deadline_first = {
+static const struct wq_policy_ops earliest_deadline_first = {
 	.push = deadline_push,
 	.touch = deadline_touch,
 	.len = deadline_len,
@@ -150,8 +150,8 @@ static int __init deadline_init(void)
 {
 	const struct wq_params params = {
 		.name = "deadline",
-		.order = &earliest_deadline_first,
-		.order_data = &order,
+		.policy = &earliest_deadline_first,
+		.policy_data = &order,
 	};
 
 	queue = wq_create(&params);

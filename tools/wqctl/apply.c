@@ -166,14 +166,14 @@ static int apply_attrs(struct line *l, int q, bool dry)
 	struct wq_attrs is, attrs = l->a.attrs;
 	char *text = NULL;
 
-	if (wq_config(q, &is, specs, WQ_MAX_LIMITERS))
+	if (wq_attrs(q, &is, specs, WQ_MAX_LIMITERS))
 		return failed(l, "read");
 	attrs.set = attr_differences(&l->a, &is, specs, &text);
 	if (attrs.set & ~is.set)
 		message("%s: the queue '%s' exists, and %s; it cannot be changed, so remove the queue first: wqctl unlink %s%s",
 			l->where, l->a.queue, text ? text : "differs", end_of_options(l->a.queue),
 			l->a.queue);
-	else if (attrs.set && !dry && wq_set(q, &attrs))
+	else if (attrs.set && !dry && wq_set_attrs(q, &attrs))
 		failed(l, "change");
 	else {
 		if (attrs.set)

@@ -302,7 +302,7 @@ static bool report_differences(const struct args *a)
 
 	if (q < 0)
 		return false;
-	if (!wq_config(q, &is, specs, WQ_MAX_LIMITERS))
+	if (!wq_attrs(q, &is, specs, WQ_MAX_LIMITERS))
 		set = attr_differences(a, &is, specs, &text);
 	close(q);
 	if (!text)
@@ -401,7 +401,7 @@ int cmd_create(const struct args *a)
 
 /* Set */
 
-/* Not of WQ_IOC_SET. */
+/* Not of WQ_IOC_ATTRS. */
 #define FILE_ATTRS	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID)
 
 static int set_complain(const struct args *a)
@@ -494,7 +494,7 @@ int cmd_set(const struct args *a)
 
 	/* The file last: a new owner may not be allowed to change the rest. */
 	attrs.set &= ~FILE_ATTRS;
-	if (attrs.set && wq_set(q, &attrs))
+	if (attrs.set && wq_set_attrs(q, &attrs))
 		return set_complain(a);
 	/* By the descriptor, because the name can be that of another queue by now. */
 	if (a->attrs.set & FILE_ATTRS && attr_set_file(q, &a->attrs))

@@ -71,7 +71,7 @@ int cmd_bind(const struct args *a)
 struct adder {
 	const struct args *args;
 	int q;
-	struct wq_batch batch;
+	struct wq_items batch;
 	struct wq_producer producer;	/* of a stream */
 	bool repeats;			/* it is in use */
 	uint64_t added, coalesced;
@@ -89,7 +89,8 @@ static bool is_of_key(const struct adder *ad)
 	int err = errno;
 	struct wq_stat st;
 	bool goes_on = err == EBUSY || err == ENOSPC || err == ENOMEM || err == E2BIG ||
-		       (err == EHOSTDOWN && !wq_stat(ad->q, &st) && !(st.state & WQ_STATE_REMOVED));
+		       (err == EHOSTDOWN && !wq_stat(ad->q, &st) &&
+			!(st.state & WQ_STATE_UNLINKED));
 
 	errno = err;
 	return goes_on;
@@ -120,12 +121,12 @@ static bool add_flush(struct adder *ad)
 	struct wq_view v;
 	int err = 0;
 
-	if (ad->batch.count && (ad->repeats ? wq_producer_add_batch(&ad->producer, &ad->batch) :
-				wq_add_batch(ad->q, &ad->batch)) < 0) {
+	if (ad->batch.count && (ad->repeats ? wq_producer_add_many(&ad->producer, &ad->batch) :
+				wq_add_many(ad->q, &ad->batch)) < 0) {
 		err = skip(ad, ad->batch.count) ? 0 : errno;
 		ad->refused = true;
 	} else {
-		while (wq_batch_next(&ad->batch, &v)) {
+		while (wq_items_next(&ad->batch, &v)) {
 			if (v.result >= 0) {
 				ad->added += v.result;
 				ad->coalesced += !v.result;
@@ -137,26 +138,26 @@ static bool add_flush(struct adder *ad)
 				err = err ? err : -v.result;
 		}
 	}
-	wq_batch_reset(&ad->batch);
+	wq_items_reset(&ad->batch);
 	errno = err;
 	return !err;
 }
 
-/* Each key that wq_batch_put_after() adds counts as a retry, also if it has no delay. */
+/* Each key that wq_items_put_after() adds counts as a retry, also if it has no delay. */
 static int add_put(struct adder *ad, const void *key, size_t len)
 {
 	const struct args *a = ad->args;
 	bool after = a->outcome & WQ_OUTCOME_AFTER;
 
 	if (a->priority)
-		return wq_batch_put_priority(&ad->batch, key, len, a->priority, a->after,
+		return wq_items_put_priority(&ad->batch, key, len, a->priority, a->after,
 					     a->rate_limited ? WQ_ADD_RATE_LIMITED :
 					     after ? WQ_ADD_AFTER | a->add_flags : 0);
 	if (a->rate_limited)
-		return wq_batch_put_after(&ad->batch, key, len, 0, WQ_ADD_RATE_LIMITED);
+		return wq_items_put_after(&ad->batch, key, len, 0, WQ_ADD_RATE_LIMITED);
 	if (after)
-		return wq_batch_put_after(&ad->batch, key, len, a->after, a->add_flags);
-	return wq_batch_put(&ad->batch, key, len, 0);
+		return wq_items_put_after(&ad->batch, key, len, a->after, a->add_flags);
+	return wq_items_put(&ad->batch, key, len, 0);
 }
 
 static bool add_key(struct adder *ad, const void *key, size_t len)
@@ -251,7 +252,7 @@ static int add_complain(struct adder *ad)
 		err = errno;
 	errno = err;
 	if (err == EINVAL && ad->refused && ad->args->priority)
-		message("can't add at a level: the queue '%s' was created without --order priority",
+		message("can't add with a priority: the queue '%s' was created without --order priority",
 			queue_text(ad->args));
 	else if (err == E2BIG || err == EINVAL)
 		message("can't add the key; a key has 1 to %d bytes", WQ_MAX_KEY);
@@ -267,7 +268,7 @@ static int add_complain(struct adder *ad)
 
 int cmd_add(const struct args *a)
 {
-	struct adder ad = { .args = a, .batch = WQ_BATCH_INIT, .shown = now_ns() };
+	struct adder ad = { .args = a, .batch = WQ_ITEMS_INIT, .shown = now_ns() };
 	bool ok;
 	int ret;
 
@@ -284,7 +285,7 @@ int cmd_add(const struct args *a)
 	if (a->verbose || isatty(STDERR_FILENO))
 		fprintf(stderr, "%" PRIu64 " added, %" PRIu64 " coalesced\n", ad.added,
 			ad.coalesced);
-	wq_batch_free(&ad.batch);
+	wq_items_free(&ad.batch);
 	if (ad.repeats)
 		wq_producer_free(&ad.producer);
 	return ret;
@@ -296,11 +297,11 @@ int cmd_add(const struct args *a)
  * Print the keys of a batch and flush them: they must be written before they are done,
  * or a write error would lose them.
  */
-static bool print_keys(const struct args *a, struct wq_batch *b)
+static bool print_keys(const struct args *a, struct wq_items *b)
 {
 	struct wq_view v;
 
-	while (wq_batch_next(b, &v)) {
+	while (wq_items_next(b, &v)) {
 		if (a->json && print_got(&v, a->fd >= 0) != DONE)
 			return false;
 		if (a->json)
@@ -317,7 +318,7 @@ static bool print_keys(const struct args *a, struct wq_batch *b)
 	return !fflush(stdout) && !ferror(stdout);
 }
 
-static int report_unprinted(const struct args *a, struct wq_batch *b)
+static int report_unprinted(const struct args *a, struct wq_items *b)
 {
 	struct wq_view v;
 	int err = errno;
@@ -327,7 +328,7 @@ static int report_unprinted(const struct args *a, struct wq_batch *b)
 			strerror(err));
 		return FAILED;
 	}
-	while (wq_batch_next(b, &v))
+	while (wq_items_next(b, &v))
 		message("can't write to standard output: %s; descriptor %d holds the key '%s'",
 			strerror(err), a->fd, key_text(v.key, v.len));
 	return FAILED;
@@ -363,15 +364,15 @@ static void report_result(const struct args *a, const struct wq_view *v, const c
 		message("can't %s the key '%s': %s", verb, key, not_held(-v->result));
 }
 
-static int batch_done(const struct args *a, int q, struct wq_batch *b)
+static int batch_done(const struct args *a, int q, struct wq_items *b)
 {
 	bool runs_again = a->outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
 	struct wq_view v;
 	int ret = DONE;
 
-	if (wq_done_batch(q, b) < 0)
+	if (wq_done_many(q, b) < 0)
 		return complain(a, "can't end the run of keys of the queue '%s'", queue_text(a));
-	while (wq_batch_next(b, &v)) {
+	while (wq_items_next(b, &v)) {
 		if (v.result == 0 && runs_again) {
 			message("the key '%s' is done, but it does not run again, because the queue is shut down",
 				key_text(v.key, v.len));
@@ -393,7 +394,7 @@ static bool needs_tokens(int q)
 {
 	struct wq_attrs cfg;
 
-	return !wq_config(q, &cfg, NULL, 0) && (cfg.lease || cfg.set & WQ_ATTR_LEASE);
+	return !wq_attrs(q, &cfg, NULL, 0) && (cfg.lease || cfg.set & WQ_ATTR_LEASE);
 }
 
 static bool gets_are_paused(int q)
@@ -409,7 +410,7 @@ static bool gets_are_paused(int q)
 int cmd_get(const struct args *a)
 {
 	unsigned int left = a->count ? a->count : 1;
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	int64_t timeout = a->timeout;
 	int ret = DONE, got = 0, q;
 	bool any = false;
@@ -424,7 +425,7 @@ int cmd_get(const struct args *a)
 		message("the get waits: gets of the queue '%s' are paused; the queue's owner ends that by: wqctl resume %s",
 			queue_text(a), queue_text(a));
 	while (left && ret == DONE) {
-		got = wq_get_batch(q, &b, left < PAGE ? left : PAGE, timeout);
+		got = wq_get_many(q, &b, left < PAGE ? left : PAGE, timeout);
 		if (got < 0)
 			break;
 		if (!print_keys(a, &b))
@@ -448,18 +449,18 @@ int cmd_get(const struct args *a)
 			queue_text(a), queue_text(a));
 	else if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))
 		complain(a, "can't get a key of the queue '%s'", queue_text(a));
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	return ret;
 }
 
-static int batch_touch(const struct args *a, int q, struct wq_batch *b)
+static int batch_touch(const struct args *a, int q, struct wq_items *b)
 {
 	struct wq_view v;
 	int ret = DONE;
 
-	if (wq_touch_batch(q, b) < 0)
+	if (wq_touch_many(q, b) < 0)
 		return complain(a, "can't touch keys of the queue '%s'", queue_text(a));
-	while (wq_batch_next(b, &v)) {
+	while (wq_items_next(b, &v)) {
 		if (v.result >= 0)
 			continue;
 		ret = FAILED;
@@ -470,24 +471,24 @@ static int batch_touch(const struct args *a, int q, struct wq_batch *b)
 
 /* Pass the keys on the command line to @call, in batches. */
 static int each_batch(const struct args *a,
-		      int (*call)(const struct args *a, int q, struct wq_batch *b))
+		      int (*call)(const struct args *a, int q, struct wq_items *b))
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	int ret = DONE, part;
 	unsigned int i;
 
 	for (i = 0; i < a->num_words; i++) {
 		const char *key = a->words[i];
 
-		if (wq_batch_put_done(&b, key, strlen(key), a->token, a->after, a->outcome))
+		if (wq_items_put_done(&b, key, strlen(key), a->token, a->after, a->outcome))
 			ret = bad_key(key);
 		if (b.count < PAGE && i + 1 < a->num_words)
 			continue;
 		part = call(a, a->fd, &b);
 		ret = ret == FAILED || !part ? ret : part;
-		wq_batch_reset(&b);
+		wq_items_reset(&b);
 	}
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	return ret;
 }
 

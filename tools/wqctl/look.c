@@ -238,7 +238,7 @@ static int ls_table(const struct queues *qs)
 {
 	static const struct ls_line head = { {
 		"NAME", "OWNER", "GROUP", "MODE", "STATE", "READY", "BLOCKED", "PROCESSING",
-		"DELAYED", "PARKED", "KEYS", "CONSUMERS", "WAITING",
+		"DELAYED", "PARKED", "KEYS", "CONSUMERS", "OLDEST",
 	} };
 	struct ls_line *lines = calloc(qs->count + 1, sizeof(*lines));
 	int width[LS_COLUMNS] = { 0 }, len;
@@ -294,7 +294,7 @@ static int ls_queues(const struct args *a)
 /* Which columns the keys of a queue have. */
 struct columns {
 	bool times;
-	bool levels;
+	bool priorities;
 };
 
 /* Print a key of ls; false: standard output failed. */
@@ -314,7 +314,7 @@ static bool print_key(const struct args *a, const struct wq_view *v, struct colu
 	} else {
 		printf("%-18s %8s %8s %8u %10u ", state_text(v->info.state), age_text(v),
 		       due_text(v), v->info.failures, v->info.given_back);
-		if (has.levels)
+		if (has.priorities)
 			printf("%8d ", v->info.priority);
 		printf("%15s  %s\n", holder_text(v), key_text(v->key, v->len));
 	}
@@ -323,7 +323,7 @@ static bool print_key(const struct args *a, const struct wq_view *v, struct colu
 
 static int ls_keys(const struct args *a)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	bool first = true, ok = true;
 	int q = queue_open(a, O_RDONLY);
 	uint64_t cursor = 0;
@@ -332,18 +332,18 @@ static int ls_keys(const struct args *a)
 	struct wq_stat st;
 	struct wq_view v;
 
-	if (wq_stat(q, &st) || wq_config(q, &cfg, NULL, 0))
+	if (wq_stat(q, &st) || wq_attrs(q, &cfg, NULL, 0))
 		return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
 	has = (struct columns){ st.name[0], cfg.order == WQ_ORDER_PRIORITY };
 	if (!a->json && !a->nul && a->parked)
 		printf("%8s %8s %-12s %s\n", "AGE", "FAILURES", "ERROR", "KEY: REASON");
 	else if (!a->json && !a->nul)
 		printf("%-18s %8s %8s %8s %10s %s%15s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
-		       "GIVEN_BACK", has.levels ? "PRIORITY " : "", "HOLDER", "KEY");
+		       "GIVEN_BACK", has.priorities ? "PRIORITY " : "", "HOLDER", "KEY");
 	do {
 		if (wq_list(q, &b, PAGE, &cursor) < 0)
 			return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
-		while (ok && wq_batch_next(&b, &v)) {
+		while (ok && wq_items_next(&b, &v)) {
 			if (a->parked && !(v.info.state & WQ_KEY_PARKED))
 				continue;
 			ok = print_key(a, &v, has, first);
@@ -352,7 +352,7 @@ static int ls_keys(const struct args *a)
 	} while (ok && cursor);
 	if (ok && a->json)
 		print_array_end(first);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	return ok ? DONE : FAILED;
 }
 
@@ -398,7 +398,7 @@ int cmd_show(const struct args *a)
 	v = (struct wq_view){ .key = key, .len = strlen(key), .info = info };
 	if (a->json) {
 		json = key_json(&v, st.name[0]);
-		set_number(json, "requeues", info.requeues);
+		set_number(json, "num_requeues", info.num_requeues);
 		set_number_if(json, "lease_ns", info.lease >= 0, info.lease);
 		return print_object(json);
 	}
@@ -407,7 +407,7 @@ int cmd_show(const struct args *a)
 	printf("age          %s\n", age_text(&v));
 	printf("due          %s\n", due_text(&v));
 	printf("failures     %u\n", v.info.failures);
-	printf("requeues     %u\n", info.requeues);
+	printf("num_requeues %u\n", info.num_requeues);
 	printf("given_back   %u\n", info.given_back);
 	printf("priority     %d\n", info.priority);
 	printf("holder       %s\n", holder_text(&v));
@@ -528,7 +528,7 @@ void groups_free(struct groups *gs)
 static bool groups_count(const struct args *a, int q, const struct wq_attrs *cfg,
 			 struct groups *gs)
 {
-	struct wq_batch b = { 0 };
+	struct wq_items b = { 0 };
 	uint64_t cursor = 0;
 	struct wq_view v;
 	bool ok = true;
@@ -538,13 +538,13 @@ static bool groups_count(const struct args *a, int q, const struct wq_attrs *cfg
 			complain(a, "can't list the keys of the queue '%s'", queue_text(a));
 			ok = false;
 		}
-		while (ok && wq_batch_next(&b, &v)) {
+		while (ok && wq_items_next(&b, &v)) {
 			ok = groups_add(gs, cfg, &v);
 			if (!ok)
 				message("not enough memory");
 		}
 	} while (ok && cursor);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	groups_sort(gs);
 	return ok;
 }
@@ -578,7 +578,7 @@ int cmd_groups(const struct args *a)
 	bool ok;
 	size_t i;
 
-	if (wq_config(q, &cfg, NULL, 0))
+	if (wq_attrs(q, &cfg, NULL, 0))
 		return complain(a, "can't read the order of the queue '%s'", queue_text(a));
 	if (!has_groups(&cfg)) {
 		message("the queue '%s' has no groups; they are chosen when a queue is created: wqctl create --order groups:/ NAME",

@@ -52,34 +52,34 @@ static void print_hist(FILE *out, const struct stat_row *row, const struct wq_st
 /**
  * struct stats - what the metrics show
  * @list: statistics of queues
- * @levels: the ready keys of their levels, see wq_stat_levels()
+ * @priorities: the ready keys of their priorities, see wq_stat_priorities()
  * @labels: their attributes as labels, to be freed
  * @count: number of queues
  */
 struct stats {
 	struct wq_stat *list;
-	uint32_t (*levels)[WQ_LEVELS];
+	uint32_t (*priorities)[WQ_PRIORITIES];
 	char **labels;
 	size_t count;
 };
 
-/* A level that no key has had yet has no sample, and one that had keys keeps its sample. */
-static void print_levels(FILE *out, const struct stat_row *row, const char *name,
-			 const uint32_t *level_ready)
+/* A priority that no key has had yet has no sample, and one that had keys keeps its sample. */
+static void print_priorities(FILE *out, const struct stat_row *row, const char *name,
+			 const uint32_t *ready_by_priority)
 {
 	int i;
 
-	for (i = 0; i < WQ_LEVELS; i++)
-		if (level_ready[i] != WQ_LEVEL_UNUSED)
+	for (i = 0; i < WQ_PRIORITIES; i++)
+		if (ready_by_priority[i] != WQ_PRIORITY_UNUSED)
 			fprintf(out, "%s{name=\"%s\",priority=\"%d\"} %u\n", row->metric, name,
-				WQ_MIN_PRIORITY + i, level_ready[i]);
+				WQ_MIN_PRIORITY + i, ready_by_priority[i]);
 }
 
 static void print_family(FILE *out, const struct stat_row *row, const struct stats *stats)
 {
 	static const char * const types[] = {
 		[COUNTER] = "counter", [GAUGE] = "gauge", [GROUPS] = "gauge", [TIME] = "gauge",
-		[SPAN] = "gauge", [HIST] = "histogram", [LEVELS] = "gauge",
+		[SPAN] = "gauge", [HIST] = "histogram", [PRIORITIES] = "gauge",
 	};
 	const struct wq_stat *st = stats->list;
 	uint64_t value;
@@ -91,8 +91,8 @@ static void print_family(FILE *out, const struct stat_row *row, const struct sta
 			print_hist(out, row, &st[i]);
 			continue;
 		}
-		if (row->kind == LEVELS) {
-			print_levels(out, row, st[i].name, stats->levels[i]);
+		if (row->kind == PRIORITIES) {
+			print_priorities(out, row, st[i].name, stats->priorities[i]);
 			continue;
 		}
 		value = stat_value(row, &st[i]);
@@ -137,7 +137,7 @@ static int read_queue(const char *name, struct stats *stats)
 	struct wq_attrs attrs;
 
 	if (queue_get(name, &stats->list[stats->count], &attrs, specs,
-		      stats->levels[stats->count]))
+		      stats->priorities[stats->count]))
 		return -1;
 	*labels = attr_labels(&attrs, specs);
 	if (!*labels)
@@ -228,9 +228,9 @@ int cmd_metrics(const struct args *a)
 	if (!a->num_words && queues_get(&qs))
 		return complain(a, "can't list the queues");
 	stats.list = calloc(qs.count + 1, sizeof(*stats.list));
-	stats.levels = calloc(qs.count + 1, sizeof(*stats.levels));
+	stats.priorities = calloc(qs.count + 1, sizeof(*stats.priorities));
 	stats.labels = calloc(qs.count + 1, sizeof(*stats.labels));
-	if (!stats.list || !stats.levels || !stats.labels) {
+	if (!stats.list || !stats.priorities || !stats.labels) {
 		message("not enough memory");
 		return FAILED;
 	}
@@ -239,7 +239,7 @@ int cmd_metrics(const struct args *a)
 	while (stats.count)
 		free(stats.labels[--stats.count]);
 	free(stats.labels);
-	free(stats.levels);
+	free(stats.priorities);
 	free(stats.list);
 	free(qs.list);
 	return ret ? ret : written;

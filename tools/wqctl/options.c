@@ -20,7 +20,7 @@
 static const struct known_option {
 	int key;
 	const char *name;
-	enum { FLAG, NUMBER, TOKEN, LEVEL, TIME, TEXT, RULE } kind;
+	enum { FLAG, NUMBER, TOKEN, PRIORITY, TIME, TEXT, RULE } kind;
 	size_t to;
 	int64_t min, max;
 	size_t word;
@@ -45,7 +45,7 @@ static const struct known_option {
 	{ OPT_CHILDREN, "children", FLAG, BITS(children, 1) },
 	{ OPT_COALESCE, "coalesce", FLAG, BITS(add_flags, WQ_ADD_COALESCE) },
 	{ OPT_DEBOUNCE, "debounce", TIME, TO(after) },
-	{ OPT_DEBOUNCE_LIMIT, "debounce-limit", TIME, TO(debounce_limit), .min = 1 },
+	{ OPT_MAX_DEFER, "max-defer", TIME, TO(max_defer), .min = 1 },
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
 	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
 	{ OPT_EVENTS, "events", TEXT, TO(events) },
@@ -72,7 +72,7 @@ static const struct known_option {
 	{ OPT_PREFIX, "prefix", TEXT, TO(prefix) },
 	{ OPT_PRINT, "print", FLAG, BITS(print, 1) },
 	{ OPT_PRINT_TOKEN, "token", FLAG, BITS(print_token, 1) },
-	{ OPT_PRIORITY, "priority", LEVEL, TO(priority), .min = WQ_MIN_PRIORITY,
+	{ OPT_PRIORITY, "priority", PRIORITY, TO(priority), .min = WQ_MIN_PRIORITY,
 	  .max = WQ_MAX_PRIORITY },
 	{ OPT_RATE_LIMITED, "rate-limited", FLAG, BITS(rate_limited, 1) },
 	{ OPT_REASON, "reason", TEXT, TO(reason) },
@@ -103,7 +103,7 @@ unsigned long long parse_number(struct argp_state *state, const char *option, co
 	return 0;
 }
 
-static int parse_level(struct argp_state *state, const struct known_option *o, const char *arg)
+static int parse_priority(struct argp_state *state, const struct known_option *o, const char *arg)
 {
 	char *end;
 	long n;
@@ -111,7 +111,7 @@ static int parse_level(struct argp_state *state, const struct known_option *o, c
 	errno = 0;
 	n = strtol(arg, &end, 10);
 	if (errno || end == arg || *end || n < o->min || n > o->max)
-		argp_error(state, "--%s: '%s' is not a level from %d to %d", o->name, arg,
+		argp_error(state, "--%s: '%s' is not a priority from %d to %d", o->name, arg,
 			   (int)o->min, (int)o->max);
 	return n;
 }
@@ -150,8 +150,8 @@ bool parse_option(int key, const char *arg, struct argp_state *state, struct arg
 	case TOKEN:
 		*(uint64_t *)to = parse_number(state, o->name, NULL, arg, 10, 1, UINT64_MAX);
 		break;
-	case LEVEL:
-		*(int *)to = parse_level(state, o, arg);
+	case PRIORITY:
+		*(int *)to = parse_priority(state, o, arg);
 		break;
 	case TIME:
 		*(int64_t *)to = parse_duration(state, o->name, arg);

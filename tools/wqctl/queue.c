@@ -55,15 +55,15 @@ void uncount_own_file(struct wq_stat *st)
 }
 
 int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
-	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS], uint32_t *level_ready)
+	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS], uint32_t *ready_by_priority)
 {
 	int q = open_either(name), ret, err;
 
 	if (q < 0)
 		return -1;
-	ret = level_ready ? wq_stat_levels(q, st, level_ready) : wq_stat(q, st);
+	ret = ready_by_priority ? wq_stat_priorities(q, st, ready_by_priority) : wq_stat(q, st);
 	if (!ret && attrs)
-		ret = wq_config(q, attrs, specs, WQ_MAX_LIMITERS);
+		ret = wq_attrs(q, attrs, specs, WQ_MAX_LIMITERS);
 	err = errno;
 	close(q);
 	errno = err;
@@ -90,7 +90,7 @@ bool is_wqueue(const char *path)
 {
 	struct statfs st;
 
-	return !statfs(path, &st) && (unsigned long)st.f_type == WQ_FS_MAGIC;
+	return !statfs(path, &st) && (unsigned long)st.f_type == WQUEUE_MAGIC;
 }
 
 const char *queue_text(const struct args *a)

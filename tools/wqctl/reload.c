@@ -436,7 +436,7 @@ static int wait_for_runs(struct reload *r)
 /* Drop the keys, which the snapshot has.  Fail if a consumer has got one of them all the same. */
 static int cancel_keys(struct held *h)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 	struct wq_stat st;
 	struct wq_view v;
@@ -445,15 +445,15 @@ static int cancel_keys(struct held *h)
 	h->taken = true;
 	do {
 		ret = wq_list_since(h->q, &b, 512, &cursor) < 0 ? -1 : hold_renew(&h->hold);
-		while (!ret && wq_batch_next(&b, &v))
+		while (!ret && wq_items_next(&b, &v))
 			if (v.info.state & (WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_DELAYED))
 				ret = wq_cancel(h->q, v.key, v.len) < 0 ? -1 : 0;
 	} while (!ret && cursor);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	if (ret || wq_stat(h->q, &st))
 		return -1;
-	errno = st.state & WQ_STATE_REMOVED ? ENOENT : EBUSY;
-	return st.processing || st.state & WQ_STATE_REMOVED ? -1 : 0;
+	errno = st.state & WQ_STATE_UNLINKED ? ENOENT : EBUSY;
+	return st.processing || st.state & WQ_STATE_UNLINKED ? -1 : 0;
 }
 
 /*

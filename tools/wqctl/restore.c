@@ -44,7 +44,7 @@
  */
 struct target {
 	int q;
-	bool own, created, has_file, levels;
+	bool own, created, has_file, priorities;
 	struct hold hold;
 };
 
@@ -120,7 +120,7 @@ static int renew_hold(struct target *t)
 		return 0;
 	if (errno != ESTALE || wq_stat(t->q, &st))
 		return -1;
-	if (st.state & WQ_STATE_REMOVED) {
+	if (st.state & WQ_STATE_UNLINKED) {
 		errno = EIDRM;
 		return -1;
 	}
@@ -152,7 +152,7 @@ static int restore_keys(struct restore *r, const struct snapshot_queue *sq, cons
 	for (i = 0; i < p->keys; i++) {
 		if (!snapshot_key(&r->s, &k))
 			return -1;
-		if (!t->levels)
+		if (!t->priorities)
 			k.info.priority = 0;
 		if (restore_key(t, &k))
 			return -1;
@@ -175,9 +175,9 @@ static int begin_attrs(const struct snapshot_queue *sq, int q)
 {
 	struct wq_attrs lease = { .set = WQ_ATTR_LEASE }, file = sq->attrs, is;
 
-	if (sq->attrs.set & WQ_ATTR_LEASE && !sq->attrs.lease && wq_set(q, &lease))
+	if (sq->attrs.set & WQ_ATTR_LEASE && !sq->attrs.lease && wq_set_attrs(q, &lease))
 		return -1;
-	if (wq_config(q, &is, NULL, 0))
+	if (wq_attrs(q, &is, NULL, 0))
 		return -1;
 	file.set = 0;
 	if (is.uid != file.uid && sq->attrs.set & WQ_ATTR_UID)
@@ -192,13 +192,13 @@ static int finish_attrs(const struct snapshot_queue *sq, int q)
 {
 	struct wq_attrs attrs = sq->attrs, is;
 
-	if (wq_config(q, &is, NULL, 0))
+	if (wq_attrs(q, &is, NULL, 0))
 		return -1;
 	attrs.set = 0;
 	if (sq->attrs.set & WQ_ATTR_MAX_KEYS && is.max_keys != attrs.max_keys)
 		attrs.set |= WQ_ATTR_MAX_KEYS;
 	attrs.limiters = attrs.num_limiters = 0;
-	return attrs.set ? wq_set(q, &attrs) : 0;
+	return attrs.set ? wq_set_attrs(q, &attrs) : 0;
 }
 
 /* Begin the pauses of the snapshot, and shut down as it was. */
@@ -224,7 +224,7 @@ static int finish(const struct snapshot_queue *sq, struct target *t)
 
 	if (wq_stat(t->q, &st))
 		return -1;
-	if (st.state & WQ_STATE_REMOVED) {
+	if (st.state & WQ_STATE_UNLINKED) {
 		errno = EIDRM;
 		return -1;
 	}
@@ -244,9 +244,9 @@ static int fill(struct restore *r, const struct snapshot_queue *sq, const struct
 	struct wq_attrs is;
 	struct wq_stat st;
 
-	if (wq_stat(t->q, &st) || wq_config(t->q, &is, NULL, 0))
+	if (wq_stat(t->q, &st) || wq_attrs(t->q, &is, NULL, 0))
 		return -1;
-	t->levels = is.order == WQ_ORDER_PRIORITY;
+	t->priorities = is.order == WQ_ORDER_PRIORITY;
 	if (!t->own)
 		return restore_keys(r, sq, p, t);
 	/* A restore that was killed right before its end. */
@@ -334,7 +334,7 @@ static void remove_created(const struct snapshot_queue *sq, const struct target 
 	struct wq_stat st;
 	int err = errno;
 
-	if (t->created && !wq_stat(t->q, &st) && !(st.state & WQ_STATE_REMOVED))
+	if (t->created && !wq_stat(t->q, &st) && !(st.state & WQ_STATE_UNLINKED))
 		wq_unlink(sq->name);
 	errno = err;
 }

@@ -715,7 +715,7 @@ static void give_up(struct slot *slot, const struct wq_item *item, int status)
 static unsigned int retries_of_key(void)
 {
 	struct wq_attrs config;
-	bool less = !wq_config(queue, &config, NULL, 0) && config.max_retries &&
+	bool less = !wq_attrs(queue, &config, NULL, 0) && config.max_retries &&
 		    config.max_retries < max_retries;
 
 	return less ? config.max_retries : max_retries;
@@ -816,7 +816,7 @@ static bool worker_config(int q)
 {
 	struct wq_attrs config;
 
-	if (wq_config(q, &config, NULL, 0)) {
+	if (wq_attrs(q, &config, NULL, 0)) {
 		complain(args, "can't read the attributes of the queue '%s'", args->queue);
 		close(q);
 		return false;

@@ -262,20 +262,20 @@ static bool keep_key(struct content *c, const struct wq_view *v)
 
 static int read_keys(int q, struct content *c, struct hold *h)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 	struct wq_view v;
 	int ret = 0;
 
 	do {
 		ret = wq_list_since(q, &b, PAGE, &cursor) < 0 ? -1 : hold_renew(h);
-		while (!ret && wq_batch_next(&b, &v))
+		while (!ret && wq_items_next(&b, &v))
 			if (!keep_key(c, &v))
 				ret = -1;
 		if (!(c->num % 1024))
 			progress("%s: %zu of %u keys read", c->name, c->num, c->st.keys);
 	} while (!ret && cursor);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	return ret;
 }
 
@@ -311,7 +311,7 @@ int held_begin(struct held *h, int q, const char *name)
 static int read_queue(struct held *h, struct content *c, const char *name, uint64_t most)
 {
 	*c = (struct content){ .name = name, .st = h->st, .now = now_ns(), .most = most };
-	if (wq_config(h->q, &c->attrs, c->specs, WQ_MAX_LIMITERS) ||
+	if (wq_attrs(h->q, &c->attrs, c->specs, WQ_MAX_LIMITERS) ||
 	    read_keys(h->q, c, &h->hold))
 		return -1;
 	return 0;
@@ -468,7 +468,7 @@ static bool put_lines(struct out *o, const struct content *c)
 	for (at = lines; (end = strchr(at, '\n')); at = end + 1)
 		out_line(o, at, end - at);
 	free(lines);
-	/* Another order than levels can do without a map. */
+	/* Another order than priorities can do without a map. */
 	if (state & WQ_STATE_NO_MAP && c->attrs.order != WQ_ORDER_PRIORITY)
 		put_line(o, "no-map");
 	if (state & WQ_STATE_SHUTDOWN)
@@ -694,7 +694,7 @@ static int read_once(struct save *s, int q, const char *name, struct content *c)
 		ret = -1;
 		err = errno;
 	}
-	if (!ret && !wq_stat(q, &st) && st.state & WQ_STATE_REMOVED) {
+	if (!ret && !wq_stat(q, &st) && st.state & WQ_STATE_UNLINKED) {
 		ret = -1;
 		err = EIDRM;
 	}

@@ -398,8 +398,8 @@ int cmd_attach(const struct args *a)
 	if (!parse_spec(&s, a, a->words[0]))
 		return USAGE;
 	ret = wq_attach(q, &s.op) ? attach_failed(a, &s) : DONE;
-	if (ret == DONE && a->after && !wq_config(q, &attrs, NULL, 0) && !attrs.debounce)
-		message("a key that changes again and again within the --debounce is never ready, as the queue '%s' has no limit; create it with --debounce TIME",
+	if (ret == DONE && a->after && !wq_attrs(q, &attrs, NULL, 0) && !attrs.max_defer)
+		message("a key that changes again and again within the --debounce is never ready, as the queue '%s' has no limit; create it with --max-defer TIME",
 			queue_text(a));
 	if (ret == DONE)
 		printf("%u\n", s.op.id);
@@ -505,10 +505,10 @@ static const char *source_state(const struct wq_source_op *op)
 static void print_source(const struct wq_source_op *op, const char *text, bool first)
 {
 	if (first)
-		printf("%4s  %-9s  %-8s  %8s  %8s  %-8s  %s\n", "ID", "STATE", "KIND", "FAILED",
+		printf("%4s  %-9s  %-8s  %11s  %8s  %-8s  %s\n", "ID", "STATE", "KIND", "FAILED_ADDS",
 		       "RESCANS", "USER", "WATCHES");
-	printf("%4u  %-9s  %-8s  %8" PRIu64 "  %8" PRIu64 "  %-8s  %s\n", op->id, source_state(op),
-	       op->kind, (uint64_t)op->failed, (uint64_t)op->rescans, user_text(op->uid),
+	printf("%4u  %-9s  %-8s  %11" PRIu64 "  %8" PRIu64 "  %-8s  %s\n", op->id, source_state(op),
+	       op->kind, (uint64_t)op->failed_adds, (uint64_t)op->rescans, user_text(op->uid),
 	       key_text(text, strlen(text)));
 }
 
@@ -527,7 +527,7 @@ static json_t *source_json(const struct wq_source_op *op, const char *text)
 	json_object_set_new(json, "prefix_base64", base64_json(prefix, strlen(op->prefix)));
 	json_object_set_new(json, "with_file", json_boolean(op->flags & WQ_SOURCE_WITH_FILE));
 	set_number(json, "delay_ns", op->delay);
-	set_number(json, "failed", op->failed);
+	set_number(json, "failed_adds", op->failed_adds);
 	set_number(json, "rescans", op->rescans);
 	set_number(json, "error", op->error);
 	set_number(json, "uid", op->uid);

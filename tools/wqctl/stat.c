@@ -74,26 +74,26 @@ static json_t *hist_json(const struct wq_hist *h)
 	return json;
 }
 
-/* The levels that have ready keys, the highest first. */
-static json_t *levels_json(const uint32_t *level_ready)
+/* The priorities that have ready keys, the highest first. */
+static json_t *priorities_json(const uint32_t *ready_by_priority)
 {
-	json_t *list = json_array(), *level;
+	json_t *list = json_array(), *priority;
 	int i;
 
-	for (i = WQ_LEVELS - 1; i >= 0; i--) {
-		if (!level_ready[i] || level_ready[i] == WQ_LEVEL_UNUSED)
+	for (i = WQ_PRIORITIES - 1; i >= 0; i--) {
+		if (!ready_by_priority[i] || ready_by_priority[i] == WQ_PRIORITY_UNUSED)
 			continue;
-		level = json_object();
-		json_object_set_new(level, "priority", json_integer(WQ_MIN_PRIORITY + i));
-		set_number(level, "ready", level_ready[i]);
-		json_array_append_new(list, level);
+		priority = json_object();
+		json_object_set_new(priority, "priority", json_integer(WQ_MIN_PRIORITY + i));
+		set_number(priority, "ready", ready_by_priority[i]);
+		json_array_append_new(list, priority);
 	}
 	return list;
 }
 
 /* The value of a statistic; null: a queue with these attributes has none. */
 static json_t *value_json(const struct stat_row *row, const struct wq_stat *st,
-			  const uint32_t *level_ready, const struct wq_attrs *cfg)
+			  const uint32_t *ready_by_priority, const struct wq_attrs *cfg)
 {
 	uint64_t value = row->kind == HIST ? 0 : stat_value(row, st);
 	bool has_times = st->name[0];
@@ -109,14 +109,15 @@ static json_t *value_json(const struct stat_row *row, const struct wq_stat *st,
 		return has_times ? hist_json(stat_hist(row, st)) : json_null();
 	case GROUPS:
 		return has_groups(cfg) ? json_integer(value) : json_null();
-	case LEVELS:
-		return cfg->order == WQ_ORDER_PRIORITY ? levels_json(level_ready) : json_null();
+	case PRIORITIES:
+		return cfg->order == WQ_ORDER_PRIORITY ? priorities_json(ready_by_priority) :
+							 json_null();
 	default:
 		return json_integer(value);
 	}
 }
 
-static json_t *stat_json(const struct wq_stat *st, const uint32_t *level_ready,
+static json_t *stat_json(const struct wq_stat *st, const uint32_t *ready_by_priority,
 			 const struct wq_attrs *cfg, const struct wq_limiter_spec *specs)
 {
 	const struct stat_row *row;
@@ -131,21 +132,21 @@ static json_t *stat_json(const struct wq_stat *st, const uint32_t *level_ready,
 	for (row = stat_rows; row < stat_rows + num_stat_rows; row++)
 		if (row->json)
 			json_object_set_new(json, row->json,
-					    value_json(row, st, level_ready, cfg));
+					    value_json(row, st, ready_by_priority, cfg));
 	return json;
 }
 
-/* The elements of ready_by_level, such as 5:2. */
-static void print_levels(const char *name, const json_t *levels)
+/* The elements of ready_by_priority, such as 5:2. */
+static void print_priorities(const char *name, const json_t *priorities)
 {
-	const json_t *level;
+	const json_t *priority;
 	size_t i;
 
 	printf("%-22s", name);
-	json_array_foreach(levels, i, level)
+	json_array_foreach(priorities, i, priority)
 		printf(" %" JSON_INTEGER_FORMAT ":%" JSON_INTEGER_FORMAT,
-		       json_integer_value(json_object_get(level, "priority")),
-		       json_integer_value(json_object_get(level, "ready")));
+		       json_integer_value(json_object_get(priority, "priority")),
+		       json_integer_value(json_object_get(priority, "ready")));
 	puts(i ? "" : " -");
 }
 
@@ -159,7 +160,7 @@ static void print_value(const char *name, const json_t *value)
 		snprintf(part, sizeof(part), "%s_mean_ns", name);
 		print_value(part, json_object_get(value, "mean_ns"));
 	} else if (json_is_array(value)) {
-		print_levels(name, value);
+		print_priorities(name, value);
 	} else if (json_is_string(value)) {
 		printf("%-22s %s\n", name, json_string_value(value));
 	} else if (json_is_boolean(value)) {
@@ -188,15 +189,16 @@ int cmd_stat(const struct args *a)
 {
 	int q = queue_open(a, OPEN_EITHER);
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
-	uint32_t level_ready[WQ_LEVELS];
+	uint32_t ready_by_priority[WQ_PRIORITIES];
 	struct wq_attrs cfg;
 	struct wq_stat st;
 
-	if (wq_stat_levels(q, &st, level_ready) || wq_config(q, &cfg, specs, WQ_MAX_LIMITERS))
+	if (wq_stat_priorities(q, &st, ready_by_priority) ||
+	    wq_attrs(q, &cfg, specs, WQ_MAX_LIMITERS))
 		return complain(a, "can't read the statistics of the queue '%s'", queue_text(a));
 	if (a->fd < 0)
 		uncount_own_file(&st);
-	return print_figures(a, stat_json(&st, level_ready, &cfg, specs));
+	return print_figures(a, stat_json(&st, ready_by_priority, &cfg, specs));
 }
 
 int cmd_info(const struct args *a)

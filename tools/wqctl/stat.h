@@ -17,7 +17,7 @@
  */
 struct stat_row {
 	const char *json, *metric, *help;
-	enum { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, LEVELS } kind;
+	enum { COUNTER, GAUGE, GROUPS, TIME, SPAN, HIST, PRIORITIES } kind;
 	size_t offset, size;
 	uint32_t bit;
 };

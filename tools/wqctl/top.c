@@ -33,7 +33,8 @@
 #define GROUP_MAX	30			/* columns */
 
 enum column {
-	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, CONSUMERS, WAITING, OLDEST, WAIT50, WAIT99, WORK50, WORK99,
+	QUEUE, ADDS, DONES, DEPTH, PROCESSING, DELAYED, CONSUMERS, OLDEST, LONGEST, WAIT50, WAIT99,
+	WORK50, WORK99,
 	BLOCKED, GB_FAILED, PARKED, PAUSE, NUM_COLUMNS
 };
 
@@ -48,8 +49,8 @@ static const struct {
 	[PROCESSING] = { "PROC", 6 },
 	[DELAYED] = { "DELAYED", 8 },
 	[CONSUMERS] = { "CONS", 6 },
-	[WAITING] = { "WAITING", 8 },
-	[OLDEST] = { "OLDEST", 7 },
+	[OLDEST] = { "OLDEST", 8 },
+	[LONGEST] = { "LONGEST", 7 },
 	[WAIT50] = { "WAIT50", 7 },
 	[WAIT99] = { "WAIT99", 7 },
 	[WORK50] = { "WORK50", 7 },
@@ -94,7 +95,7 @@ static struct top {
 	struct top_key *keys;
 	size_t num_keys, more_keys;
 	struct wq_attrs cfg;		/* of that queue */
-	uint32_t level_ready[WQ_LEVELS];
+	uint32_t ready_by_priority[WQ_PRIORITIES];
 	struct groups groups;		/* of those keys, if the queue has groups */
 	size_t first;			/* row at the top */
 	char error[256];
@@ -159,8 +160,8 @@ static void evaluate(struct track *t)
 	t->value[PROCESSING] = now->processing;
 	t->value[DELAYED] = now->delayed;
 	t->value[CONSUMERS] = now->consumers;
-	t->value[WAITING] = now->oldest;
-	t->value[OLDEST] = now->longest;
+	t->value[OLDEST] = now->oldest;
+	t->value[LONGEST] = now->longest;
 	t->value[BLOCKED] = now->blocked;
 	t->value[GB_FAILED] = now->given_back_failed;
 	t->value[PARKED] = now->parked;
@@ -227,7 +228,7 @@ static void keys_drop(void)
 /* Read the first keys of the list, and sort them: processing keys first, oldest first. */
 static void keys_read(void)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 	struct wq_stat st;
 	struct wq_view v;
@@ -243,9 +244,9 @@ static void keys_read(void)
 				 strerror(errno));
 		return;
 	}
-	wq_config(q, &top.cfg, NULL, 0);
+	wq_attrs(q, &top.cfg, NULL, 0);
 	while (top.num_keys < MOST_KEYS && wq_list(q, &b, MOST_KEYS - top.num_keys, &cursor) >= 0) {
-		while (wq_batch_next(&b, &v)) {
+		while (wq_items_next(&b, &v)) {
 			key = &top.keys[top.num_keys];
 			key->v = v;
 			key->text = strdup(key_text(v.key, v.len));
@@ -256,9 +257,9 @@ static void keys_read(void)
 		if (!cursor)
 			break;
 	}
-	if (!wq_stat_levels(q, &st, top.level_ready) && cursor && st.keys > top.num_keys)
+	if (!wq_stat_priorities(q, &st, top.ready_by_priority) && cursor && st.keys > top.num_keys)
 		top.more_keys = st.keys - top.num_keys;
-	wq_batch_free(&b);
+	wq_items_free(&b);
 	close(q);
 	qsort(top.keys, top.num_keys, sizeof(*top.keys), by_urgency);
 	groups_sort(&top.groups);
@@ -375,10 +376,10 @@ static void put_cell(char *to, size_t size, const struct track *t, enum column c
 	case DONES:
 		put_rate(to, size, n);
 		break;
-	case WAITING:
+	case OLDEST:
 		snprintf(to, size, "%s", n < 0 ? "-" : time_text(n));
 		break;
-	case OLDEST:
+	case LONGEST:
 		snprintf(to, size, "%s", t->now.processing ? time_text(n) : "-");
 		break;
 	case PAUSE:
@@ -523,7 +524,7 @@ static void append(char *line, size_t size, const char *format, ...)
 	va_end(ap);
 }
 
-/* The ready keys by level, or the groups with the most ready keys; false: the queue has neither. */
+/* The ready keys by priority, or the groups with the most ready keys; false: there are neither. */
 static bool put_order(int y, const struct wq_stat *st)
 {
 	const struct key_group *g;
@@ -533,12 +534,13 @@ static bool put_order(int y, const struct wq_stat *st)
 	size_t i, n;
 
 	if (top.cfg.order == WQ_ORDER_PRIORITY) {
-		append(line, sizeof(line), "ready by level:");
+		append(line, sizeof(line), "ready by priority:");
 		n = strlen(line);
-		for (i = WQ_LEVELS; i--;)
-			if (top.level_ready[i] && top.level_ready[i] != WQ_LEVEL_UNUSED)
+		for (i = WQ_PRIORITIES; i--;)
+			if (top.ready_by_priority[i] &&
+			    top.ready_by_priority[i] != WQ_PRIORITY_UNUSED)
 				append(line, sizeof(line), " %d:%u", WQ_MIN_PRIORITY + (int)i,
-				       top.level_ready[i]);
+				       top.ready_by_priority[i]);
 		if (!line[n])
 			append(line, sizeof(line), " none");
 	} else if (has_groups(&top.cfg)) {
@@ -566,10 +568,10 @@ static bool put_order(int y, const struct wq_stat *st)
 static void frame_keys(void)
 {
 	const struct track *t = track_find(top.tracks, top.count, top.queue);
-	bool levels = top.cfg.order == WQ_ORDER_PRIORITY;
+	bool priorities = top.cfg.order == WQ_ORDER_PRIORITY;
 	size_t room, i;
 	const struct top_key *key;
-	char level[16] = "";
+	char priority[16] = "";
 	int y = 3;
 	char more[64] = "", leases[64] = "", back[96] = "";
 
@@ -589,18 +591,18 @@ static void frame_keys(void)
 		snprintf(back, sizeof(back), "  %" PRIu64 " given back, %" PRIu64 " failed",
 			 (uint64_t)t->now.given_back, (uint64_t)t->now.given_back_failed);
 	put(y++, A_REVERSE, "%-18s %8s %8s %8s %10s %s%15s  KEY%s%s%s", "STATE", "AGE", "DUE",
-	    "FAILURES", "GIVEN_BACK", levels ? "PRIORITY " : "", "HOLDER", more, leases, back);
+	    "FAILURES", "GIVEN_BACK", priorities ? "PRIORITY " : "", "HOLDER", more, leases, back);
 	room = top.curses && top.rows > y + 1 ? top.rows - y - 1 : 0;
 	if (!top.curses)
 		room = top.num_keys;
 	top.first = scroll_to(top.first, top.first, top.num_keys, room);
 	for (i = 0; i < room && top.first + i < top.num_keys; i++) {
 		key = &top.keys[top.first + i];
-		if (levels)
-			snprintf(level, sizeof(level), "%8d ", key->v.info.priority);
+		if (priorities)
+			snprintf(priority, sizeof(priority), "%8d ", key->v.info.priority);
 		put(y + i, 0, "%-18s %8s %8s %8u %10u %s%15s  %s", state_text(key->v.info.state),
 		    age_text(&key->v), due_text(&key->v), key->v.info.failures,
-		    key->v.info.given_back, level, holder_text(&key->v), key->text);
+		    key->v.info.given_back, priority, holder_text(&key->v), key->text);
 	}
 	if (top.curses)
 		put(top.rows - 1, A_REVERSE, "q back  Up/Down PgUp/PgDn scroll");

@@ -94,15 +94,15 @@ static int watch_queue(struct wq_attrs *attrs)
 int cmd_watch(const struct args *a)
 {
 	/* Each key is a file that has changed and waits. */
-	struct wq_attrs attrs = { .max_keys = 1 << 20, .debounce = a->debounce_limit };
+	struct wq_attrs attrs = { .max_keys = 1 << 20, .max_defer = a->max_defer };
 	struct args run = *a;
 	int ret = watch_parse(&run);
 
 	if (ret != DONE)
 		return ret;
 	/* Otherwise a file that changes all the time would never have a run. */
-	if (!attrs.debounce && __builtin_mul_overflow(a->after, DEBOUNCES, &attrs.debounce))
-		attrs.debounce = INT64_MAX;
+	if (!attrs.max_defer && __builtin_mul_overflow(a->after, DEBOUNCES, &attrs.max_defer))
+		attrs.max_defer = INT64_MAX;
 	run.fd = watch_queue(&attrs);
 	if (run.fd < 0 && errno == ENOSPC) {
 		message("can't make a queue: %s (see wqctl info)", limit_text(a));

@@ -140,7 +140,7 @@ static bool is_ahead(const struct why *w, const struct wq_view *other, const str
 /* Reads all keys; false: it failed, with a message. */
 static bool say_ready(struct why *w, int q, const struct wq_view *own)
 {
-	struct wq_batch b = WQ_BATCH_INIT;
+	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0, ahead = 0, busy = 0;
 	struct wq_view v;
 	size_t group = 0;
@@ -152,7 +152,7 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 			complain(w->a, "can't list the keys of the queue '%s'", w->name);
 			return false;
 		}
-		while (wq_batch_next(&b, &v)) {
+		while (wq_items_next(&b, &v)) {
 			ahead += is_ahead(w, &v, own);
 			if (group && v.info.state & WQ_KEY_PROCESSING &&
 			    group_len(&w->cfg, v.key, v.len) == group &&
@@ -160,7 +160,7 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 				busy++;
 		}
 	} while (cursor);
-	wq_batch_free(&b);
+	wq_items_free(&b);
 
 	if (group && w->cfg.group_limit && busy >= w->cfg.group_limit)
 		say(w, "group-limit", "its group '%s' has %" PRIu64 " key%s in processing, which is the limit",
@@ -253,7 +253,7 @@ int cmd_why(const struct args *a)
 	struct why w = { .a = a, .name = queue_text(a), .first = true };
 	int q = queue_open(a, O_RDONLY), ret;
 
-	if (wq_stat(q, &w.st) || wq_config(q, &w.cfg, NULL, 0))
+	if (wq_stat(q, &w.st) || wq_attrs(q, &w.cfg, NULL, 0))
 		return complain(a, "can't read the state of the queue '%s'", w.name);
 	if (a->fd < 0)
 		uncount_own_file(&w.st);

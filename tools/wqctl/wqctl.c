@@ -171,10 +171,10 @@ static const struct command commands[] = {
 			"  max-wait:T             at most T, even if the rest of the list returns more\n\n"
 			"The order determines which ready key is next. ORDER is one of\n\n"
 			"  fifo                          the key that has been ready for longest\n"
-			"  priority[:AGEING]             a key of the highest level, see wqctl add\n"
+			"  priority[:AGEING]             a key of the highest priority, see wqctl add\n"
 			"                                --priority; one key in AGEING (default: 16) is\n"
-			"                                for the levels in turn, so that none waits for\n"
-			"                                ever. With priority:strict, a level waits as\n"
+			"                                for the priorities in turn, so that none waits for\n"
+			"                                ever. With priority:strict, a priority waits as\n"
 			"                                long as a higher one has keys\n"
 			"  groups:DELIMITER[:IN-FLIGHT]  groups take turns. The group of a key is the\n"
 			"                                part before the byte DELIMITER, such as / or\n"
@@ -235,11 +235,11 @@ static const struct command commands[] = {
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "add after this time: 1.5s, 20ms, 3m, 2h (a number without a unit: seconds); if the key already has a pending delay, the earlier time applies", 0 },
 			{ "take-latest", OPT_TAKE_LATEST, NULL, 0,
-			  "with --after: if the key already has a pending delay, this one replaces it, as long as the queue's debounce allows", 0 },
+			  "with --after: if the key already has a pending delay, this one replaces it, as long as the queue's --max-defer allows", 0 },
 			{ "coalesce", OPT_COALESCE, NULL, 0,
 			  "with --after: if the key waits for a run already, that run is enough", 0 },
 			{ "priority", OPT_PRIORITY, "N", 0,
-			  "level from -128 to 127, in a queue that was created with --order priority; higher levels are next (default: 0)", 0 },
+			  "priority from -128 to 127, in a queue that was created with --order priority; higher priorities are next (default: 0)", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
 			  "count a failure of each key, and add it after the delay that the queue's limiter determines", 0 },
 			{ "null", '0', NULL, 0, "keys on standard input end with NUL, not newline", 0 },
@@ -272,7 +272,7 @@ static const struct command commands[] = {
 			{ "token", OPT_PRINT_TOKEN, NULL, 0,
 			  "print the token, a number, and a blank before each key, for done and touch; needs --fd", 0 },
 			{ "json", OPT_JSON, NULL, 0,
-			  "a JSON object in a line for each key, with key_base64, key (as wqctl ls), token (a string, or null without --fd), failures, given_back and priority (the level of the run)", 0 },
+			  "a JSON object in a line for each key, with key_base64, key (as wqctl ls), token (a string, or null without --fd), failures, given_back and priority (the priority of the run)", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_get, .check = check_get, .queue = BY_EITHER, .needs_queue = true,
@@ -367,7 +367,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
-			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its level (PRIORITY, only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
+			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its PRIORITY (only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
 			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, rescan and source_ended (see wqctl sources --help), ready, blocked, ready_groups, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
@@ -383,10 +383,10 @@ static const struct command commands[] = {
 	}, {
 		.name = "show", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state, times, failures and holder of a key."
-			"\vThat is what wqctl ls prints, and: requeues, the failures as the queue's limiter counts them; lease, the time until the key's lease expires. A parked key also has error and reason.\n\n"
+			"\vThat is what wqctl ls prints, and: num_requeues, the failures as the queue's limiter counts them; lease, the time until the key's lease expires. A parked key also has error and reason.\n\n"
 			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){
-			{ "json", OPT_JSON, NULL, 0, "a JSON object with the fields of wqctl ls, requeues and lease_ns", 0 },
+			{ "json", OPT_JSON, NULL, 0, "a JSON object with the fields of wqctl ls, num_requeues and lease_ns", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_show, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
@@ -431,7 +431,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "top", .args = "[QUEUE]",
 		.doc = "Show the activity of queues; with QUEUE of its keys."
-			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, estimated: the kernel counts them by powers of ten. A > at the end of the first line means that the terminal is too narrow for the other columns. CONS is the number of open files, WAITING the age of the first ready key, OLDEST the age of the key that has been processing for the longest time. BLOCKED is the number of ready keys beyond the limits of their groups. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PARKED is the number of parked keys. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys. Its line of groups counts only these keys; wqctl groups counts all of them.\n\n"
+			"\vWAIT is the time from ready to get, WORK the time from get to done. The columns show the 50th and 99th percentile of the last interval, estimated: the kernel counts them by powers of ten. A > at the end of the first line means that the terminal is too narrow for the other columns. CONS is the number of open files, OLDEST the age of the first ready key, LONGEST the age of the key that has been processing for the longest time. BLOCKED is the number of ready keys beyond the limits of their groups. GB_FAILED counts runs that were given back and counted as a failure, because the key's run before was given back too. PARKED is the number of parked keys. PAUSED shows what is paused, see wqctl pause. With QUEUE, processing keys come first, then ready keys, the oldest first; of a large queue, top shows 2,048 keys. Its line of groups counts only these keys; wqctl groups counts all of them.\n\n"
 			"Left and Right (or < and >) choose the column to sort by, and r reverses the order. Up and Down (or k and j) select a queue, and Enter shows its keys. q or Esc goes back, and exits.\n\n"
 			"For instance, a log of an hour:\n\n"
 			"  wqctl top --batch -d 60 -n 60 >top.log",
@@ -457,7 +457,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "save", .args = "[QUEUE...]",
 		.doc = "Write a snapshot of queues and all of their keys; without QUEUE of all that you can open."
-			"\vA snapshot is a text. It has the attributes and pauses of each queue, and each key with its state, remaining delay, age, failures and level, and of a parked key the reason. Its last line is a checksum. wqctl restore makes the queues and keys again, for instance after a reboot:\n\n"
+			"\vA snapshot is a text. It has the attributes and pauses of each queue, and each key with its state, remaining delay, age, failures and priority, and of a parked key the reason. Its last line is a checksum. wqctl restore makes the queues and keys again, for instance after a reboot:\n\n"
 			"  wqctl save -o queues.wq\n"
 			"  wqctl restore queues.wq\n\n"
 			"While wqctl reads the keys of a queue, its gets and adds are paused, which only the queue's owner and root may do. If wqctl is killed, the pause ends within 10 seconds. Runs go on: a run that ends meanwhile is in the snapshot or not. Later changes are not in the snapshot.\n\n"
@@ -604,7 +604,7 @@ static const struct command commands[] = {
 		.options = (const struct argp_option[]){
 			{ "print", OPT_PRINT, NULL, 0, "print each key, escaped as in a C string", 0 },
 			SOURCE_OPTIONS,
-			{ "debounce-limit", OPT_DEBOUNCE_LIMIT, "TIME", 0,
+			{ "max-defer", OPT_MAX_DEFER, "TIME", 0,
 			  "with --debounce: a key that changes again and again is ready after this time (default: 10 times the TIME of --debounce)", 0 },
 			{ "prefix", OPT_PREFIX, "TEXT", 0,
 			  "put TEXT ahead of each key that a command gets or that is printed: fs:src --prefix src/ makes them paths from the working directory", 0 },

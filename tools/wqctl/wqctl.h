@@ -63,7 +63,7 @@ enum {
  * @rules: --only and --exclude, in their order
  * @num_rules: number of @rules
  * @prefix: --prefix, or NULL
- * @debounce_limit: --debounce-limit, in ns, or 0
+ * @max_defer: --max-defer, in ns, or 0
  * @file: of watch: the file that is watched, or NULL
  * @paths: of watch: keys are paths
  * @events: --events, or NULL
@@ -99,7 +99,7 @@ struct args {
 	} rules[WQ_FS_MAX_RULES];
 	unsigned int num_rules;
 	const char *prefix;
-	int64_t debounce_limit;
+	int64_t max_defer;
 	const char *file;
 	bool paths;
 	const char *events;
@@ -164,7 +164,7 @@ int stat_get(const char *name, struct wq_stat *st);
 
 /* Read the statistics and the attributes of a queue. */
 int queue_get(const char *name, struct wq_stat *st, struct wq_attrs *attrs,
-	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS], uint32_t *level_ready);
+	      struct wq_limiter_spec specs[WQ_MAX_LIMITERS], uint32_t *ready_by_priority);
 
 /* Do not count the file that wqctl opened for the statistics. */
 void uncount_own_file(struct wq_stat *st);

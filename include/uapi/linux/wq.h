@@ -142,7 +142,7 @@
 #include <linux/types.h>
 
 #define WQ_DEVICE	"/dev/wq"
-#define WQ_FS_MAGIC	0x77717565	/* statfs.f_type of wqueue */
+#define WQUEUE_MAGIC	0x77717565	/* statfs.f_type of wqueue */
 #define WQ_API_VERSION	1
 
 #define WQ_MAX_KEY	1024		/* bytes of a key, at most */
@@ -177,10 +177,10 @@
  * wq_rec.flags for add.  A key has at most one pending delay.  If a delayed key is added with a
  * delay, the earlier time applies, unless KEEP_FIRST or TAKE_LATEST is set.  A delayed add and one
  * without a delay are two runs, unless this one has DROP_DELAY or the other one COALESCE.  Such a
- * run has the highest level of its adds.
+ * run has the highest priority of its adds.
  */
 #define WQ_ADD_KEEP_FIRST	(1U << 0)	/* with a delay: the pending time applies */
-#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.debounce */
+#define WQ_ADD_TAKE_LATEST	(1U << 1)	/* the new delay applies, see wq_attrs.max_defer */
 #define WQ_ADD_DROP_DELAY	(1U << 2)	/* without a delay: drop the pending one */
 #define WQ_ADD_COALESCE		(1U << 5)	/* with a delay: one pending run is enough */
 
@@ -237,8 +237,8 @@
  *	@priority, so that they accept a record that get wrote.
  * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one, were
  *	given back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if they are more.
- * @priority: add: in a queue with order WQ_ORDER_PRIORITY the level of the add, WQ_MIN_PRIORITY to
- *	WQ_MAX_PRIORITY, else 0.  Get: out, the level of the run.
+ * @priority: add: in a queue with order WQ_ORDER_PRIORITY the priority of the add, WQ_MIN_PRIORITY
+ *	to WQ_MAX_PRIORITY, else 0.  Get: out, the priority of the run.
  * @token: get: out, identifies this get, never 0, and no other get of the queue has the same
  *	token.  Done and touch: in, the token that get returned, or 0 to identify the run by the key
  *	alone.  A queue that was created with a lease requires the token, but for the key of the
@@ -339,7 +339,7 @@ struct wq_info {
 #define WQ_LIMITER_BUCKET		3	/* a token bucket that all keys share */
 #define WQ_LIMITER_MAX_OF		4	/* the longest delay of the next n limiters */
 #define WQ_LIMITER_MAX_WAIT	5	/* the delay of the limiter that follows, at most max */
-#define WQ_LIMITER_OTHER	6	/* a kernel module's own; WQ_IOC_SET reports it alone */
+#define WQ_LIMITER_OTHER	6	/* a kernel module's own; WQ_IOC_ATTRS reports it alone */
 
 #define WQ_QPS(n)		((n) * 1000000000ULL)	/* wq_limiter_spec.rate for n a second */
 
@@ -376,16 +376,16 @@ struct wq_limiter_spec {
 
 /* wq_attrs.order: which ready key a get takes */
 #define WQ_ORDER_FIFO		0	/* the key that has been ready for longest */
-#define WQ_ORDER_PRIORITY	1	/* a key of the highest level, see wq_rec.priority */
+#define WQ_ORDER_PRIORITY	1	/* a key of the highest priority, see wq_rec.priority */
 #define WQ_ORDER_DELIMITER	2	/* groups in turn: keys up to a delimiter byte */
 #define WQ_ORDER_PREFIX		3	/* groups in turn: the first bytes of keys */
-#define WQ_ORDER_OTHER		4	/* a kernel module's own; WQ_IOC_SET reports it alone */
+#define WQ_ORDER_OTHER		4	/* a kernel module's own; WQ_IOC_ATTRS reports it alone */
 
-#define WQ_MIN_PRIORITY		(-128)	/* the lowest level of WQ_ORDER_PRIORITY */
-#define WQ_MAX_PRIORITY		127	/* the highest level */
-#define WQ_LEVELS		256	/* number of levels */
+#define WQ_MIN_PRIORITY		(-128)	/* the lowest priority of WQ_ORDER_PRIORITY */
+#define WQ_MAX_PRIORITY		127	/* the highest priority */
+#define WQ_PRIORITIES		256	/* number of priorities */
 #define WQ_DEFAULT_AGEING	16	/* wq_attrs.order_arg 0 of WQ_ORDER_PRIORITY */
-#define WQ_NO_AGEING		1	/* wq_attrs.order_arg: the highest level alone is served */
+#define WQ_NO_AGEING		1	/* wq_attrs.order_arg: only the highest priority */
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
@@ -397,7 +397,7 @@ struct wq_limiter_spec {
 #define WQ_ATTR_LEASE		(1U << 5)
 #define WQ_ATTR_SLACK		(1U << 6)
 #define WQ_ATTR_MAX_RETRIES		(1U << 7)
-#define WQ_ATTR_DEBOUNCE	(1U << 8)	/* this one and the next can't be changed */
+#define WQ_ATTR_MAX_DEFER	(1U << 8)	/* this one and the next can't be changed */
 #define WQ_ATTR_ORDER		(1U << 9)
 #define WQ_ATTR_ORDER_ARG	(1U << 10)
 #define WQ_ATTR_GROUP_LIMIT	(1U << 11)
@@ -406,15 +406,15 @@ struct wq_limiter_spec {
  * struct wq_attrs - the attributes of a queue.
  *	WQ_IOC_OPEN: bind the open file to a queue, once.  For a directory of wqueue: open or create
  *	a queue in it, and return a descriptor that takes keys, and is close-on-exec;
- *	WQ_IOC_SET: report the attributes, or change some of them;
+ *	WQ_IOC_ATTRS: report the attributes, or change some of them;
  *	WQ_IOC_UNLINK: remove the name of a queue
  * @size: sizeof(struct wq_attrs).  WQ_IOC_UNLINK reads the fields up to @name
  * @flags: WQ_IOC_OPEN: WQ_OPEN_*; for a new private queue 0 or WQ_OPEN_NO_MAP.  Else must be 0
  * @name: the queue's name, up to 63 of A-Z a-z 0-9 . _ - + : @, with a NUL behind it and no dot in
- *	front.  WQ_IOC_OPEN: all bytes 0: a new private queue.  WQ_IOC_SET does not read it; a
+ *	front.  WQ_IOC_OPEN: all bytes 0: a new private queue.  WQ_IOC_ATTRS does not read it; a
  *	report writes it
- * @set: WQ_IOC_OPEN: must be 0.  WQ_IOC_SET: WQ_ATTR_*, the attributes to change; the fields of
- *	others are ignored.  0: report all attributes; out, those that WQ_IOC_SET can change
+ * @set: WQ_IOC_OPEN: must be 0.  WQ_IOC_ATTRS: WQ_ATTR_*, the attributes to change; the fields of
+ *	others are ignored.  0: report all attributes; out, those that WQ_IOC_ATTRS can change
  * @mode: permission bits.  WQ_IOC_OPEN: of a new named queue, from which the caller's umask is
  *	removed; 0 for a private queue.  A file opened for reading needs read permission of the
  *	queue, and a file opened for writing needs write permission.  As those of all files,
@@ -439,14 +439,14 @@ struct wq_limiter_spec {
  *	at the change and were not done or touched since
  * @slack: ns, by how much a delay or a lease may end late, so that the queue's timer wakes
  *	processes at most once in this time; up to WQ_MAX_SLACK.  0: WQ_DEFAULT_SLACK
- * @debounce: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay ends
+ * @max_defer: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay ends
  *	at most this long after it began, or at its first end if that is later.  So a key that is
  *	added again and again is still run.  0: no bound
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
- * @order_arg: PRIORITY: one get in each @order_arg is for the levels in turn, up to WQ_MAX_AGEING;
- *	0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the group's name in
- *	a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of the group's
- *	name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
+ * @order_arg: PRIORITY: one get in each @order_arg is for the priorities in turn, up to
+ *	WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the
+ *	group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of
+ *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
@@ -462,24 +462,25 @@ struct wq_limiter_spec {
  * an @order_arg of 0.  If one of them differs from the queue's, the call fails with EEXIST, unless
  * WQ_OPEN_ACCEPT is set.  @mode has no effect on a queue that exists, as in open(2).
  *
- * WQ_IOC_SET changes all attributes in @set, or none.  The caller must be the queue's owner or have
- * CAP_FOWNER.
+ * WQ_IOC_ATTRS changes all attributes in @set, or none.  The caller must be the queue's owner or
+ * have CAP_FOWNER.
  *
  * WQ_IOC_UNLINK: a new queue can have the name at once.  The files that are bound to the queue can
  * still use it.  When the last of them is closed, the queue ends and its keys are lost.
  *
- * Levels of WQ_ORDER_PRIORITY: gets take keys of the highest level first, and keys of one level in
- * the order in which they became ready.  If a key is added several times before its run starts, the
- * highest level counts.  If an add raises a ready key, the key goes to the end of its new level.
- * An add during a run counts for the next run.  The level of a delayed add counts from the end of
- * the delay on.  A key that RETRY or AFTER adds again, or whose run is given back, keeps the level
- * of that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the level of the run.
+ * Priorities of WQ_ORDER_PRIORITY: gets take keys of the highest priority first, and keys of one
+ * priority in the order in which they became ready.  If a key is added several times before its run
+ * starts, the highest priority counts.  If an add raises a ready key, the key goes to the end of
+ * its new priority.  An add during a run counts for the next run.  The priority of a delayed add
+ * counts from the end of the delay on.  A key that RETRY or AFTER adds again, or whose run is given
+ * back, keeps the priority of that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least
+ * at the priority of the run.
  *
- * Ageing: one get in each @order_arg is for the levels in turn.  It takes the first key of the next
- * level downwards that has keys.  After the lowest level the highest one follows.  It passes over
- * the level of the get before.  So if L levels have keys, the first key of each is handed out
- * within (L + 1) * @order_arg gets, however many keys are added.  Gets of keys that were given back
- * do not count.
+ * Ageing: one get in each @order_arg is for the priorities in turn.  It takes the first key of the
+ * next priority downwards that has keys.  After the lowest priority the highest one follows.  It
+ * passes over the priority of the get before.  So if L priorities have keys, the first key of each
+ * is handed out within (L + 1) * @order_arg gets, however many keys are added.  Gets of keys that
+ * were given back do not count.
  *
  * Groups of WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: each get takes the first key of the group whose
  * turn it is, in the order in which the group's keys became ready.  The group then goes behind all
@@ -528,7 +529,7 @@ struct wq_limiter_spec {
  *             allows
  *  ENOMEM     there is not enough memory
  *
- * Errors of WQ_IOC_SET; all but the first and EFAULT only if @set is not 0:
+ * Errors of WQ_IOC_ATTRS; all but the first and EFAULT only if @set is not 0:
  *  EINVAL     - @flags is not 0
  *             - @set has an unknown bit, or that of an attribute that can't be changed
  *             - @max_keys or @slack is 0
@@ -561,7 +562,7 @@ struct wq_attrs {
 	__aligned_u64 limiters;
 	__s64 lease;
 	__s64 slack;
-	__s64 debounce;
+	__s64 max_defer;
 	__u32 order;
 	__u32 order_arg;
 	__u32 group_limit;
@@ -755,8 +756,8 @@ struct wq_done {
  * @state: WQ_KEY_*
  * @failures: how often the key failed since its failures were last forgotten, 2^32 - 1 above
  *	524,286.  An idle key loses its failures if the queue's limiter does not use them.
- * @requeues: the failures as the queue's limiter counts them (client-go's NumRequeues); 0 if the
- *	limiter does not count by key, for example a bucket
+ * @num_requeues: the failures as the queue's limiter counts them (client-go's NumRequeues); 0 if
+ *	the limiter does not count by key, for example a bucket
  * @holder: PROCESSING: the process that opened the file which holds the key, as a number of the
  *	caller's pid namespace.  WQ_HELD_BY_KERNEL if a kernel consumer holds the key.  0 if the
  *	namespace does not have the process, if the process has ended, and in all other states
@@ -767,9 +768,9 @@ struct wq_done {
  * @lease: PROCESSING: ns until the lease expires, 0: now; -1: no lease, and in all other states
  * @given_back: how many runs of the key in a row were given back, up to now; see
  *	wq_rec.given_back.  A done resets it.  A cancel resets it unless the key is PROCESSING
- * @priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the level of the run.  DIRTY
- *	alone: the level at which the key waits.  DELAYED alone: the level of the delayed adds.  0
- *	in all other states and queues
+ * @priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the priority of the run.  DIRTY
+ *	alone: the priority at which the key waits.  DELAYED alone: the priority of the delayed
+ *	adds.  0 in all other states and queues
  * @error: PARKED and not PROCESSING: the errno of the run that failed, or 0.  EOWNERDEAD: the key
  *	was given back too often.  0 in all other states
  * @reason_len: PARKED and not PROCESSING: bytes of @reason, up to WQ_MAX_REASON.  Else 0
@@ -779,7 +780,7 @@ struct wq_done {
 struct wq_key_info {
 	__u32 state;
 	__u32 failures;
-	__u32 requeues;
+	__u32 num_requeues;
 	__u32 holder;
 	__s64 age;
 	__s64 due;
@@ -839,13 +840,13 @@ struct wq_key_info {
  *                 queue is shut down, that run is dropped instead, and counts in wq_stat.dropped
  *  WQ_DO_RESTORE  is for the queue's owner, and for CAP_FOWNER.  It needs write access, and works
  *                 while adds are paused.  A key that was PROCESSING or REQUEUED is ready ahead of
- *                 all others, behind those restored so before.  The fields requeues, holder and
- *                 lease are ignored, and @due without DELAYED
+ *                 all others, behind those restored so before.  The fields num_requeues, holder
+ *                 and lease are ignored, and @due without DELAYED
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
  *             - a field of @info is not 0.  RESTORE: no key can be in the state, or @priority is
- *               not 0 in a queue without levels
+ *               not 0 in a queue without priorities
  *             - @count is not 0, and @op is not KICK or @key_len is not 0
  *             - @key_len is 0, and @op is not KICK, @count is 0 or @key is not 0
  *  EACCES     the file's access mode does not permit @op
@@ -897,8 +898,8 @@ struct wq_list_rec {
  * @size: sizeof(struct wq_list)
  * @flags: 0, or WQ_LIST_SINCE: wq_key_info.state also has WQ_KEY_REQUEUED, and age is the time at
  *	which the age was 0, ns of CLOCK_MONOTONIC in the caller's time namespace: ready keys of a
- *	level that are sorted by it are in the order in which they became dirty, but those that one
- *	hold of the lock added are equal
+ *	priority that are sorted by it are in the order in which they became dirty, but those that
+ *	one hold of the lock added are equal
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end
@@ -945,7 +946,7 @@ struct wq_hist {
 #define WQ_STATE_NO_MAP		(1U << 2)	/* the queue has no map, see WQ_IOC_MAP */
 #define WQ_STATE_GETS_PAUSED	(1U << 3)	/* gets are paused, see WQ_IOC_PAUSE */
 #define WQ_STATE_ADDS_PAUSED	(1U << 4)	/* adds are paused */
-#define WQ_STATE_REMOVED	(1U << 5)	/* the queue was unlinked */
+#define WQ_STATE_UNLINKED	(1U << 5)	/* the queue was unlinked */
 #define WQ_STATE_RESCAN		(1U << 6)	/* a source has a key that found no room */
 #define WQ_STATE_SOURCE_ENDED	(1U << 7)	/* what a source watched is gone */
 
@@ -1013,13 +1014,14 @@ struct wq_hist {
  * @park_dropped: parked keys that were dropped because @parked was at its limit
  * @kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
  * @disabled: number of disabled keys
- * @flushes: number of waits for keys and embedded entries, see WQ_IOC_WAIT
+ * @waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
  * @blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
  *	them only when other runs have ended.  A kernel module's own order can block keys, too
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
- *	back and is ahead of all others counts neither here nor in @level_ready
- * @level_ready: in: address of __u32[WQ_LEVELS], or 0.  Element i receives the number of ready keys
- *	of level WQ_MIN_PRIORITY + i, or WQ_LEVEL_UNUSED if none has ever been ready at it
+ *	back and is ahead of all others counts neither here nor in @ready_by_priority
+ * @ready_by_priority: in: address of __u32[WQ_PRIORITIES], or 0.  Element i receives the number of
+ *	ready keys of priority WQ_MIN_PRIORITY + i, or WQ_PRIORITY_UNUSED if none has ever been
+ *	ready at it
  * @sources: number of sources that are attached, see <linux/wq_source.h>
  * @ended_sources: how many of them have ended, because what they watched is gone
  *
@@ -1029,8 +1031,8 @@ struct wq_hist {
  *
  * Errors of WQ_IOC_STAT:
  *  EINVAL     @flags is not 0
- *  EFAULT     the struct or @level_ready can't be written
- *  ENOMEM     there is not enough memory for the figures of the levels
+ *  EFAULT     the struct or @ready_by_priority can't be written
+ *  ENOMEM     there is not enough memory for the figures of the priorities
  */
 struct wq_stat {
 	__u32 size;
@@ -1079,15 +1081,15 @@ struct wq_stat {
 	__aligned_u64 park_dropped;
 	__aligned_u64 kicked;
 	__u32 disabled;
-	__u32 flushes;
+	__u32 waiters;
 	__u32 blocked;
 	__u32 ready_groups;
-	__aligned_u64 level_ready;
+	__aligned_u64 ready_by_priority;
 	__u32 sources;
 	__u32 ended_sources;
 };
 
-#define WQ_LEVEL_UNUSED		0xffffffffu	/* in wq_stat.level_ready */
+#define WQ_PRIORITY_UNUSED	0xffffffffu	/* in wq_stat.ready_by_priority */
 
 /* wq_control.flags of WQ_IOC_PAUSE */
 #define WQ_PAUSE_GETS	(1U << 0)	/* no key is handed out */
@@ -1165,7 +1167,7 @@ struct wq_control {
  * @flags: WQ_WAIT_*; without RUN and DRAIN, the wait is for all adds of the key before the call
  * @key: address of the key; with DRAIN: must be 0
  * @key_len: length of the key in bytes; with DRAIN: must be 0
- * @priority: with ADD: the level of the add, as wq_rec.priority; else must be 0
+ * @priority: with ADD: the priority of the add, as wq_rec.priority; else must be 0
  *
  * The call changes nothing but what ADD asks for, and does not wait.  It returns a file
  * descriptor, which is close-on-exec.  The descriptor is readable (EPOLLIN) when the wait has
@@ -1195,8 +1197,8 @@ struct wq_control {
  *  EINVAL     - @flags has an unknown bit, or two of RUN, DRAIN and ADD
  *             - DRAIN: OWN is set, @key or @key_len is not 0, or the queue is not shut down
  *             - without DRAIN: @key_len is 0
- *             - @priority is not 0, and ADD is not set or the queue has no levels
- *  ERANGE     ADD: there is no level @priority
+ *             - @priority is not 0, and ADD is not set or the queue has no priorities
+ *  ERANGE     ADD: there is no priority @priority
  *  E2BIG      @key_len is above WQ_MAX_KEY
  *  EFAULT     the key can't be read
  *  EDEADLK    this file holds the key, and OWN is not set: a file that waits for its own run may
@@ -1297,14 +1299,14 @@ struct wq_map_page {
 #define WQ_IOC_ADD	_IO(WQ_IOC_MAGIC, 0x03)
 #define WQ_IOC_GET	_IO(WQ_IOC_MAGIC, 0x04)
 #define WQ_IOC_DONE	_IO(WQ_IOC_MAGIC, 0x05)
-#define WQ_IOC_STAT	_IO(WQ_IOC_MAGIC, 0x06)
+#define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x06)
 #define WQ_IOC_KEY	_IO(WQ_IOC_MAGIC, 0x07)
+#define WQ_IOC_WAIT	_IO(WQ_IOC_MAGIC, 0x08)
 #define WQ_IOC_LIST	_IO(WQ_IOC_MAGIC, 0x09)
-#define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0a)
-#define WQ_IOC_TOUCH	_IO(WQ_IOC_MAGIC, 0x0d)
-#define WQ_IOC_SET	_IO(WQ_IOC_MAGIC, 0x0f)
-#define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x10)
-#define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x11)
-#define WQ_IOC_WAIT	_IO(WQ_IOC_MAGIC, 0x13)
+#define WQ_IOC_STAT	_IO(WQ_IOC_MAGIC, 0x0a)
+#define WQ_IOC_ATTRS	_IO(WQ_IOC_MAGIC, 0x0b)
+#define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x0c)
+#define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0d)
+#define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x0e)
 
 #endif /* _UAPI_LINUX_WQ_H */

@@ -92,8 +92,8 @@
  * @prefix: as @kind, but any bytes.  It is put ahead of each key of the source, so that several
  *	sources of a queue can be distinguished.  The first NUL ends it, and it may be empty
  * @delay: ATTACH: in, ns; 0: a change makes its key ready at once.  Above 0: the key becomes ready
- *	after this time without a further change, at the latest after the queue's debounce: the adds
- *	have this delay and WQ_ADD_TAKE_LATEST.  LIST: must be 0; out.  DETACH: must be 0
+ *	after this time without a further change, at the latest after the queue's max_defer: the
+ *	adds have this delay and WQ_ADD_TAKE_LATEST.  LIST: must be 0; out.  DETACH: must be 0
  * @arg: ATTACH: in, address of the kind's struct: struct wq_fs_args, struct wq_net_args or struct
  *	wq_bpf_args.  LIST: in, address of a buffer that receives a text for people, with its NUL:
  *	what the source watches, for "fs" the path of its directory when it was attached, for
@@ -107,7 +107,7 @@
  * @error: must be 0.  LIST: out, why the source ended, an errno: ENODEV: the file system was
  *	unmounted; ENOENT: the directory was removed or replaced; ENONET: the network namespace
  *	ended; 0: it has not ended
- * @failed: must be 0.  LIST: out, how many adds failed.  Each of them left a mark
+ * @failed_adds: must be 0.  LIST: out, how many adds failed.  Each of them left a mark
  * @rescans: must be 0.  LIST: out, how many rescan keys were added for marks
  *
  * A source belongs to the queue: it lives until it is detached or the queue ends, also if the
@@ -159,7 +159,7 @@ struct wq_source_op {
 	__u32 uid;
 	__u32 state;
 	__s32 error;
-	__aligned_u64 failed;
+	__aligned_u64 failed_adds;
 	__aligned_u64 rescans;
 };
 
@@ -370,9 +370,9 @@ struct wq_net_args {
  *	int wq_bpf_add_priority(u32 channel, const void *key, u32 key__sz, int priority,
  *				s64 delay);
  *
- * A key has any bytes.  The source puts its prefix ahead of them.  The level @priority counts in a
- * queue with levels, and must be 0 in others.  @delay is in ns, and may be 0.  The delay of the
- * source counts if it is larger.
+ * A key has any bytes.  The source puts its prefix ahead of them.  The priority @priority counts in
+ * a queue with priorities, and must be 0 in others.  @delay is in ns, and may be 0.  The delay of
+ * the source counts if it is larger.
  *
  * Programs may call the functions in any context, also in NMI.  Where interrupts are disabled, and
  * on kernels with PREEMPT_RT, the key comes a little later: it waits in a ring of 32 keys of this
@@ -401,6 +401,6 @@ struct wq_bpf_args {
 	__u32 flags;
 };
 
-#define WQ_IOC_SOURCE	_IO(WQ_IOC_MAGIC, 0x14)
+#define WQ_IOC_SOURCE	_IO(WQ_IOC_MAGIC, 0x0f)
 
 #endif /* _UAPI_LINUX_WQ_SOURCE_H */

@@ -91,11 +91,11 @@ func array(n, m int) {
 	}
 	start := time.Now()
 	for done := 0; done < m; done += n {
-		_, err := q.AddBatch(entries)
+		_, err := q.AddMany(entries)
 		check(err)
-		items, err := q.GetBatch(context.Background(), n)
+		items, err := q.GetMany(context.Background(), n)
 		check(err)
-		_, err = q.DoneBatch(items, wq.Done)
+		_, err = q.DoneMany(items, wq.Done)
 		check(err)
 	}
 	tell(time.Since(start), m/n*n)

@@ -36,7 +36,7 @@ sys.path.insert(0, str(PACKAGE))
 
 import tap  # noqa: E402
 import wq  # noqa: E402
-import wq._batch  # noqa: E402
+import wq._items  # noqa: E402
 import wq._item  # noqa: E402
 import wq._queue  # noqa: E402
 
@@ -235,12 +235,12 @@ class Adds(Case):
         with self.raises(OSError, errno.EINVAL):
             self.q.add("b", after=1, flags=wq.AddFlag.DROP_DELAY)
 
-    def test_priority_decides_and_needs_a_queue_with_levels(self) -> None:
+    def test_priority_decides_and_needs_a_queue_with_priorities(self) -> None:
         with wq.open(order=wq.Order.PRIORITY, order_arg=1) as q:
             for key, level in (("low", -128), ("mid", 0), ("high", 127)):
                 q.add(key, priority=level)
             q.add("mid", priority=5)
-            self.assertEqual({-128: 1, 0: 0, 5: 1, 127: 1}, q.levels())
+            self.assertEqual({-128: 1, 0: 0, 5: 1, 127: 1}, q.ready_by_priority())
             seen = []
             for _ in range(3):
                 with q.get(timeout=0) as item:
@@ -268,7 +268,7 @@ class Adds(Case):
 
     def test_add_many_names_the_keys_that_failed_and_adds_the_others(self) -> None:
         with wq.open(max_keys=2) as q:
-            with self.assertRaisesRegex(wq.BatchError, "2 keys failed, .*full.*'c'") as seen:
+            with self.assertRaisesRegex(wq.KeysFailed, "2 keys failed, .*full.*'c'") as seen:
                 q.add_many(["a", "b", "c", "a", "d"])
             self.assertEqual([b"c", b"d"], [key for key, _ in seen.exception.failed])
             self.assertEqual(errno.ENOSPC, seen.exception.errno)
@@ -336,7 +336,7 @@ class Runs(Case):
     def test_park_keeps_the_reason_and_kick_makes_ready(self) -> None:
         self.add("a", "b")
         for error in (5, 99999):
-            self.assertEqual(wq.Result.PARKED, self.q.get().park("broken disk", error=error))
+            self.assertEqual(wq.Result.PARKED, self.q.get().give_up("broken disk", error=error))
         self.assertEqual(("broken disk", 5), (self.q.query("a").reason, self.q.query("a").error))
         self.assertEqual(0, self.q.query("b").error)
         self.assertEqual(2, self.q.kick())
@@ -369,7 +369,7 @@ class Runs(Case):
         with self.q.get() as item:
             self.assertEqual(wq.Result.DELAYED, item.retry(after=100))
         with self.q.get() as item:
-            item.park("x")
+            item.give_up("x")
         with self.assertRaises(RuntimeError):
             with self.q.get() as item:
                 item.done()
@@ -407,7 +407,7 @@ class Runs(Case):
         self.add("a")
         with self.q.get() as second:
             ends: list[Callable[[], object]] = [item.done, item.retry, item.touch,
-                                                lambda: item.park("x")]
+                                                lambda: item.give_up("x")]
             for end in ends:
                 with self.raises(wq.Stale, errno.ESTALE, "no longer held"):
                     end()
@@ -530,7 +530,7 @@ class Gets(Case):
         with self.named("python-int") as q:
             q.add("held")
             with q.get():
-                for code in ("for item in q: pass", 'q.flush("held")', "q.drain()"):
+                for code in ("for item in q: pass", 'q.wait_key("held")', "q.drain()"):
                     with python(f'q = wq.open("python-int")\n{code}') as process:
                         eventually(lambda: q.stat().consumers == 2 and waits(process.pid))
                         process.send_signal(signal.SIGINT)
@@ -709,7 +709,7 @@ class Loops(Case):
         self.assertEqual((["a", "b"], 2), (seen, self.q.stat().dones))
 
 
-class Batches(Case):
+class Many(Case):
     def test_body_that_ends_is_done_in_one_call(self) -> None:
         self.add("a", "b", "c")
         with self.q.get_many() as items:
@@ -745,12 +745,12 @@ class Batches(Case):
                 for call in (items.touch, items.done):
                     try:
                         call()
-                    except wq.BatchError as error:
+                    except wq.KeysFailed as error:
                         self.assertIn(key, [failed for failed, _ in error.failed])
                         self.assertIsInstance(error.failed[0][1], wq.Stale)
                         break
                 else:
-                    self.fail("expected BatchError, seen none")
+                    self.fail("expected KeysFailed, seen none")
 
     def test_next_ends_the_runs_and_gets_in_one_call(self) -> None:
         self.add("a", "b", "c")
@@ -811,7 +811,7 @@ class Batches(Case):
                     raise KeyboardInterrupt
                 return wq.Item._of_view(queue, view)
 
-        with unittest.mock.patch.object(wq._batch, "Item", Interrupted), \
+        with unittest.mock.patch.object(wq._items, "Item", Interrupted), \
                 self.assertRaises(KeyboardInterrupt):
             self.q.get_many()
         gc.collect()
@@ -841,7 +841,7 @@ class Producers(Case):
             self.assertGreater(p.coalesced, 900)
             self.assertEqual(1001, self.q.stat().adds)
             with wq.open(max_keys=1) as q, q.producer() as small:
-                with self.assertRaisesRegex(wq.BatchError, "1 keys failed, .*full.*'b'"):
+                with self.assertRaisesRegex(wq.KeysFailed, "1 keys failed, .*full.*'b'"):
                     small.add_many(["a", "b"])
 
     def test_queue_without_a_map_takes_a_call_for_each_add(self) -> None:
@@ -1147,7 +1147,7 @@ class Controls(Case):
     def test_kick_makes_the_longest_parked_ready(self) -> None:
         self.add("a", "b", "c")
         for _ in range(3):
-            self.q.get().park("x")
+            self.q.get().give_up("x")
         self.assertEqual(2, self.q.kick(most=2))
         self.assertEqual((2, 1), (self.q.stat().ready, self.q.stat().parked))
         self.assertEqual(1, self.q.kick())
@@ -1165,20 +1165,20 @@ class Controls(Case):
             self.assertIn(wq.KeyState.PROCESSING, other.disable("a", timeout=0))
 
     def test_flush_waits_for_the_run_and_returns_its_end(self) -> None:
-        self.assertEqual(wq.End.NO_RUN, self.q.flush("a"))
+        self.assertEqual(wq.End.NO_RUN, self.q.wait_key("a"))
         for body, end in ((lambda item: item.done(), wq.End.DONE),
                           (lambda item: item.retry(), wq.End.FAILED),
-                          (lambda item: item.park("x"), wq.End.GAVE_UP)):
+                          (lambda item: item.give_up("x"), wq.End.GAVE_UP)):
             self.q.add("a")
             item = self.q.get(timeout=LONG)
             with self.raises(OSError, errno.EDEADLK, "wait for itself"):
-                self.q.flush("a")
+                self.q.wait_key("a")
             with self.q.open_same() as other:
                 with self.raises(BlockingIOError, errno.EAGAIN):
-                    other.flush("a", timeout=0)
+                    other.wait_key("a", timeout=0)
                 timer = threading.Timer(0.1, body, [item])
                 timer.start()
-                self.assertEqual(end, other.flush("a", timeout=LONG))
+                self.assertEqual(end, other.wait_key("a", timeout=LONG))
                 timer.join()
             self.q.cancel("a") if self.q.stat().keys else None
 
@@ -1210,38 +1210,39 @@ class Controls(Case):
     def test_config_reports_what_open_and_set_took(self) -> None:
         limiter = wq.max_of(wq.exponential(2, 100), wq.max_wait(wq.bucket(0.5, 7), 5))
         with self.named("python-set", permissions=0o640, max_keys=99, lease=7, slack=0.5,
-                     debounce=3, order=wq.Order.PRIORITY, order_arg=wq.NO_AGEING, max_retries=4,
+                     max_defer=3, order=wq.Order.PRIORITY, order_arg=wq.NO_AGEING, max_retries=4,
                      limiter=limiter) as q:
-            before = q.config()
+            before = q.attrs()
             self.assertEqual(wq.Attributes(
                 limiter=limiter, name="python-set", mode=0o640, uid=0, gid=0, max_keys=99,
-                lease=7 * 10 ** 9, slack=5 * 10 ** 8, debounce=3 * 10 ** 9, order=wq.Order.PRIORITY,
+                lease=7 * 10 ** 9, slack=5 * 10 ** 8, max_defer=3 * 10 ** 9,
+                order=wq.Order.PRIORITY,
                 order_arg=wq.NO_AGEING, group_limit=0, max_retries=4), before)
-            q.set()
-            self.assertEqual(before, q.config())
+            q.set_attrs()
+            self.assertEqual(before, q.attrs())
             changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 ({"max_keys": 5}, {"max_keys": 5}), ({"max_retries": 0}, {"max_retries": 0}),
                 ({"lease": 2.5}, {"lease": 25 * 10 ** 8}),
                 ({"slack": 0.25}, {"slack": 25 * 10 ** 7}),
                 ({"limiter": wq.fast_slow(1, 2, 3)}, {"limiter": wq.fast_slow(1, 2, 3)})]
             for change, seen in changes:
-                q.set(**change)
+                q.set_attrs(**change)
                 before = dataclasses.replace(before, **seen)
-                self.assertEqual(before, q.config())
-            q.set(limiter=())
+                self.assertEqual(before, q.attrs())
+            q.set_attrs(limiter=())
             self.assertEqual(wq.max_of(wq.exponential(0.005, 1000), wq.bucket(10, 100)),
-                             q.config().limiter)
+                             q.attrs().limiter)
 
     def test_set_that_fails_changes_nothing(self) -> None:
-        before = self.q.config()
+        before = self.q.attrs()
         with self.raises(OSError, errno.EINVAL):
-            self.q.set(max_keys=5, lease=3)
+            self.q.set_attrs(max_keys=5, lease=3)
         with self.raises(OSError, errno.ERANGE):
-            self.q.set(max_keys=5, slack=1e6)
+            self.q.set_attrs(max_keys=5, slack=1e6)
         for number in (-1, 2 ** 32):
             with self.assertRaisesRegex(ValueError, "max_retries is"):
-                self.q.set(max_keys=5, max_retries=number)
-        self.assertEqual(before, self.q.config())
+                self.q.set_attrs(max_keys=5, max_retries=number)
+        self.assertEqual(before, self.q.attrs())
 
     def test_restored_keys_have_their_states_and_order(self) -> None:
         def states(q: wq.Queue) -> dict[bytes, wq.KeyInfo]:
@@ -1253,7 +1254,7 @@ class Controls(Case):
         with self.q.open_same() as worker:
             item = worker.get()
             worker.get().retry(after=100)
-            worker.get().park("broken disk", error=5)
+            worker.get().give_up("broken disk", error=5)
             worker.get().retry(after=0)
             with wq.open(limiter=FAST) as to:
                 for info in self.q.keys():
@@ -1577,16 +1578,16 @@ class Asyncio(Case):
                 (await asyncio.wait_for(task, LONG)).done()
 
     @in_a_loop
-    async def test_aflush_returns_the_end_of_the_run(self) -> None:
+    async def test_await_key_returns_the_end_of_the_run(self) -> None:
         self.q.add("a")
         item = self.q.get()
         with self.q.open_same() as other:
-            task = asyncio.create_task(other.aflush("a"))
+            task = asyncio.create_task(other.await_key("a"))
             await asyncio.sleep(0.05)
             self.assertFalse(task.done())
-            item.park("x")
+            item.give_up("x")
             self.assertEqual(wq.End.GAVE_UP, await asyncio.wait_for(task, LONG))
-            self.assertEqual(wq.End.NO_RUN, await other.aflush("b"))
+            self.assertEqual(wq.End.NO_RUN, await other.await_key("b"))
 
     def test_10000_canceled_gets_leave_no_descriptor(self) -> None:
         async def all_of_it() -> int:
@@ -1617,7 +1618,7 @@ class Asyncio(Case):
             with contextlib.suppress(OSError):
                 self.q.get(timeout=1e-6)
             with contextlib.suppress(OSError):
-                self.q.flush("x", timeout=0)
+                self.q.wait_key("x", timeout=0)
         self.assertEqual(before, descriptors())
 
 
@@ -1647,7 +1648,7 @@ class Examples(Case):
 def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite,
                _: object) -> unittest.TestSuite:
     """The docstrings' examples, too."""
-    for module in (wq, wq._queue, wq._item, wq._batch, wq._producer):
+    for module in (wq, wq._queue, wq._item, wq._items, wq._producer):
         tests.addTest(doctest.DocTestSuite(module))
     return tests
 

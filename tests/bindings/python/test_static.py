@@ -105,8 +105,8 @@ class Layouts(Case):
                  "wq_query": "wq_query_info_sized", "wq_done": "wq_done_with",
                  # its second part can wait for ever, while the first has ended the run
                  "wq_done_get": "wq_done_with",
-                 "wq_batch_put": "wq_batch_put_done", "wq_batch_put_after": "wq_batch_put_priority",
-                 "wq_flush": "wq_wait_fd", "wq_drain": "wq_drain_begin"}
+                 "wq_items_put": "wq_items_put_done", "wq_items_put_after": "wq_items_put_priority",
+                 "wq_wait_key": "wq_wait_fd", "wq_drain": "wq_drain_begin"}
         source = "".join(path.read_text() for path in (PACKAGE / "wq").glob("*.py")
                          if path.name != "_abi.py")
         used = set(re.findall(r"\blib\.(wq_\w+)|\"(wq_\w+)\"", source))
@@ -129,7 +129,7 @@ class Layouts(Case):
         body = re.search(r"^struct wq_stat \{(.*?)^\};", source, re.M | re.S)
         assert body
         fields = re.findall(r"(\w+)(?:\[\w+\])?;", body[1])[2:]
-        fields.remove("level_ready")
+        fields.remove("ready_by_priority")
         self.assertEqual(fields, list(wq.Stat.__dataclass_fields__))
 
 
@@ -160,7 +160,7 @@ class Builds(Case):
     def test_types_of_wrong_calls_are_errors_of_mypy(self) -> None:
         wrong = ("q.add(7)", "q.add('a', after='1')", "q.get().done() + ''", "wq.open(access='x')",
                  "q.stat().ready = 1", "q.stat().unknown", "async def f():\n    q.aget().done()",
-                 "q.set(limiter=1)", "q.attach('fs')", "q.producer().add(7)")
+                 "q.set_attrs(limiter=1)", "q.attach('fs')", "q.producer().add(7)")
         for code in wrong:
             source = self.dir / "wrong.py"
             source.write_text(f"import wq\nq = wq.open()\n{code}\n")

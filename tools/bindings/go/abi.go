@@ -16,11 +16,11 @@ const (
 	cAddRateLimited     = 8
 	cAddTakeLatest      = 2
 	cApiVersion         = 1
-	cAttrDebounce       = 256
 	cAttrGid            = 4
 	cAttrGroupLimit     = 2048
 	cAttrLease          = 32
 	cAttrLimiter        = 16
+	cAttrMaxDefer       = 256
 	cAttrMaxKeys        = 8
 	cAttrMaxRetries     = 128
 	cAttrMode           = 1
@@ -48,27 +48,26 @@ const (
 	cEndNoRun           = 4
 	cEndOfQueue         = 5
 	cForever            = -1
-	cFsMagic            = 2003924325
 	cHeldByKernel       = 4294967295
 	cHistCounts         = 11
 	cInfoOwner          = 1
 	cIocAdd             = 59139
+	cIocAttrs           = 59147
 	cIocDone            = 59141
 	cIocGet             = 59140
 	cIocInfo            = 59136
 	cIocKey             = 59143
 	cIocList            = 59145
 	cIocMagic           = 231
-	cIocMap             = 59152
+	cIocMap             = 59150
 	cIocOpen            = 59137
-	cIocPause           = 59153
-	cIocSet             = 59151
-	cIocShutdown        = 59146
-	cIocSource          = 59156
-	cIocStat            = 59142
-	cIocTouch           = 59149
+	cIocPause           = 59148
+	cIocShutdown        = 59149
+	cIocSource          = 59151
+	cIocStat            = 59146
+	cIocTouch           = 59142
 	cIocUnlink          = 59138
-	cIocWait            = 59155
+	cIocWait            = 59144
 	cKeyDelayed         = 8
 	cKeyDirty           = 4
 	cKeyDisabled        = 128
@@ -78,8 +77,6 @@ const (
 	cKeyProcessing      = 2
 	cKeyReady           = 1
 	cKeyRequeued        = 256
-	cLevels             = 256
-	cLevelUnused        = 4294967295
 	cLimiterBucket      = 3
 	cLimiterExponential = 1
 	cLimiterFastSlow    = 2
@@ -123,6 +120,8 @@ const (
 	cOutcomeRetry       = 2
 	cPauseAdds          = 2
 	cPauseGets          = 1
+	cPriorities         = 256
+	cPriorityUnused     = 4294967295
 	cResultDelayed      = 2
 	cResultParked       = 4
 	cResultReady        = 1
@@ -131,10 +130,10 @@ const (
 	cStateDraining      = 2
 	cStateGetsPaused    = 8
 	cStateNoMap         = 4
-	cStateRemoved       = 32
 	cStateRescan        = 64
 	cStateShutdown      = 1
 	cStateSourceEnded   = 128
+	cStateUnlinked      = 32
 	cWaitAdd            = 4
 	cWaitDrain          = 2
 	cWaitOwn            = 8
@@ -276,7 +275,7 @@ type cAttrs struct {
 	limiters    uint64
 	lease       int64
 	slack       int64
-	debounce    int64
+	maxDefer    int64
 	order       uint32
 	orderArg    uint32
 	groupLimit  uint32
@@ -311,8 +310,8 @@ var (
 	_ = same[unsafe.Sizeof(cAttrs{}.lease)-8]
 	_ = same[unsafe.Offsetof(cAttrs{}.slack)-112]
 	_ = same[unsafe.Sizeof(cAttrs{}.slack)-8]
-	_ = same[unsafe.Offsetof(cAttrs{}.debounce)-120]
-	_ = same[unsafe.Sizeof(cAttrs{}.debounce)-8]
+	_ = same[unsafe.Offsetof(cAttrs{}.maxDefer)-120]
+	_ = same[unsafe.Sizeof(cAttrs{}.maxDefer)-8]
 	_ = same[unsafe.Offsetof(cAttrs{}.order)-128]
 	_ = same[unsafe.Sizeof(cAttrs{}.order)-4]
 	_ = same[unsafe.Offsetof(cAttrs{}.orderArg)-132]
@@ -416,18 +415,18 @@ var (
 )
 
 type cKeyInfo struct {
-	state     uint32
-	failures  uint32
-	requeues  uint32
-	holder    uint32
-	age       int64
-	due       int64
-	lease     int64
-	givenBack uint32
-	priority  int32
-	error     uint32
-	reasonLen uint32
-	reason    [cMaxReason]uint8
+	state       uint32
+	failures    uint32
+	numRequeues uint32
+	holder      uint32
+	age         int64
+	due         int64
+	lease       int64
+	givenBack   uint32
+	priority    int32
+	error       uint32
+	reasonLen   uint32
+	reason      [cMaxReason]uint8
 }
 
 var (
@@ -436,8 +435,8 @@ var (
 	_ = same[unsafe.Sizeof(cKeyInfo{}.state)-4]
 	_ = same[unsafe.Offsetof(cKeyInfo{}.failures)-4]
 	_ = same[unsafe.Sizeof(cKeyInfo{}.failures)-4]
-	_ = same[unsafe.Offsetof(cKeyInfo{}.requeues)-8]
-	_ = same[unsafe.Sizeof(cKeyInfo{}.requeues)-4]
+	_ = same[unsafe.Offsetof(cKeyInfo{}.numRequeues)-8]
+	_ = same[unsafe.Sizeof(cKeyInfo{}.numRequeues)-4]
 	_ = same[unsafe.Offsetof(cKeyInfo{}.holder)-12]
 	_ = same[unsafe.Sizeof(cKeyInfo{}.holder)-4]
 	_ = same[unsafe.Offsetof(cKeyInfo{}.age)-16]
@@ -585,10 +584,10 @@ type cStat struct {
 	parkDropped     uint64
 	kicked          uint64
 	disabled        uint32
-	flushes         uint32
+	waiters         uint32
 	blocked         uint32
 	readyGroups     uint32
-	levelReady      uint64
+	readyByPriority uint64
 	sources         uint32
 	endedSources    uint32
 }
@@ -687,14 +686,14 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.kicked)-8]
 	_ = same[unsafe.Offsetof(cStat{}.disabled)-520]
 	_ = same[unsafe.Sizeof(cStat{}.disabled)-4]
-	_ = same[unsafe.Offsetof(cStat{}.flushes)-524]
-	_ = same[unsafe.Sizeof(cStat{}.flushes)-4]
+	_ = same[unsafe.Offsetof(cStat{}.waiters)-524]
+	_ = same[unsafe.Sizeof(cStat{}.waiters)-4]
 	_ = same[unsafe.Offsetof(cStat{}.blocked)-528]
 	_ = same[unsafe.Sizeof(cStat{}.blocked)-4]
 	_ = same[unsafe.Offsetof(cStat{}.readyGroups)-532]
 	_ = same[unsafe.Sizeof(cStat{}.readyGroups)-4]
-	_ = same[unsafe.Offsetof(cStat{}.levelReady)-536]
-	_ = same[unsafe.Sizeof(cStat{}.levelReady)-8]
+	_ = same[unsafe.Offsetof(cStat{}.readyByPriority)-536]
+	_ = same[unsafe.Sizeof(cStat{}.readyByPriority)-8]
 	_ = same[unsafe.Offsetof(cStat{}.sources)-544]
 	_ = same[unsafe.Sizeof(cStat{}.sources)-4]
 	_ = same[unsafe.Offsetof(cStat{}.endedSources)-548]

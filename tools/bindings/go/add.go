@@ -41,7 +41,7 @@ const (
 type Entry struct {
 	Key      string
 	Delay    time.Duration
-	Priority int // of a queue with levels: -128 to 127
+	Priority int // of a queue with priorities: -128 to 127
 	Flags    AddFlags
 }
 

@@ -15,12 +15,12 @@ type Order uint32
 // Orders of keys.
 const (
 	FIFO      Order = cOrderFifo
-	Priority  Order = cOrderPriority  // the highest level first
+	Priority  Order = cOrderPriority  // the highest priority first
 	Delimiter Order = cOrderDelimiter // groups in turn: keys up to a byte, Attrs.OrderArg
 	Prefix    Order = cOrderPrefix    // groups in turn: the first Attrs.OrderArg bytes of keys
 )
 
-// NoAgeing is the Attrs.OrderArg of a queue with order Priority that serves the highest level
+// NoAgeing is the Attrs.OrderArg of a queue with order Priority that serves the highest priority
 // alone.
 const NoAgeing = cNoAgeing
 
@@ -30,7 +30,7 @@ type Attrs struct {
 	Limiter    Limiter       // how long a retried key waits
 	Lease      time.Duration // how long a consumer may hold a key without Touch
 	Slack      time.Duration // by how much a delay may end late
-	Debounce   time.Duration // for how long TakeLatest can defer a key
+	MaxDefer   time.Duration // for how long TakeLatest can defer a key
 	Order      Order
 	OrderArg   int
 	GroupLimit int // how many keys of a group can be processing at once
@@ -49,7 +49,7 @@ func (a *Attrs) fill(r *request) error {
 	}
 	r.attrs = cAttrs{
 		maxKeys: uint32(a.MaxKeys), lease: int64(a.Lease), slack: int64(a.Slack),
-		debounce: int64(a.Debounce), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
+		max_defer: int64(a.MaxDefer), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
 		groupLimit: uint32(a.GroupLimit), maxRetries: uint32(a.MaxRetries),
 	}
 	if a.Accept {

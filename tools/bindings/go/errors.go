@@ -25,8 +25,8 @@ var (
 	ErrPaused error = syscall.EHOSTDOWN
 	// ErrDisabled: the key is disabled.
 	ErrDisabled error = syscall.EBUSY
-	// ErrRemoved: the queue was unlinked, and no key is left.
-	ErrRemoved error = syscall.EIDRM
+	// ErrUnlinked: the queue was unlinked, and no key is left.
+	ErrUnlinked error = syscall.EIDRM
 	// ErrSourceEnded: what a source of the file watched is gone, and no key is left.
 	ErrSourceEnded error = syscall.ENOLINK
 	// ErrCanceled: a shut down ended the drain, so keys can be left.

@@ -11,19 +11,19 @@ import (
 )
 
 // An Item is the run of a key that a get returned. The consumer holds the key until it ends the
-// run by Done, Forget, Retry, RetryAfter or Park. Each of them ends the run once: a second one
+// run by Done, Forget, Retry, RetryAfter or GiveUp. Each of them ends the run once: a second one
 // fails with [ErrStale] and changes nothing. So does one after the item's lease expired.
 type Item struct {
 	Key       string
 	Failures  int // failures of the key since they were last forgotten, at most 65,535
 	GivenBack int // runs of the key in a row that were given back, up to this one
-	Priority  int // the level of the run; 0 in a queue without levels
+	Priority  int // the priority of the run; 0 in a queue without priorities
 
 	token uint64
 	q     *Queue
 }
 
-// An Outcome is how a run ended, for [Queue.DoneBatch].
+// An Outcome is how a run ended, for [Queue.DoneMany].
 type Outcome uint16
 
 // Outcomes of runs.
@@ -31,7 +31,7 @@ const (
 	Done   Outcome = 0              // the run is done
 	Forget Outcome = cOutcomeForget // and the key's failures are reset
 	Retry  Outcome = cOutcomeRetry  // the run failed; the limiter delays the next one
-	Park   Outcome = cOutcomeGiveUp // the run failed, and the key is parked
+	GiveUp Outcome = cOutcomeGiveUp // the run failed, and the key is parked
 	after  Outcome = cOutcomeAfter  // the key runs again after a delay
 )
 
@@ -57,9 +57,9 @@ func (it Item) RetryAfter(d time.Duration) error {
 	return it.end(end{outcome: after, delay: max(d, 0)})
 }
 
-// Park ends a run that failed, and the key is not handed out any more. It stays in the queue with
+// GiveUp ends a run that failed, and the key is not handed out any more. It stays in the queue with
 // the reason, up to 64 bytes of its text, until it is added or kicked, or canceled.
-func (it Item) Park(why error) error { return it.end(end{outcome: Park, why: why}) }
+func (it Item) GiveUp(why error) error { return it.end(end{outcome: GiveUp, why: why}) }
 
 // Touch restarts the item's lease. It fails with [ErrStale] if the item is no longer held. Then
 // another consumer may have the key, and the caller should stop its work.

@@ -137,7 +137,7 @@ type KeyInfo struct {
 	Key       string
 	State     State
 	Failures  int           // since they were last forgotten
-	Requeues  int           // the failures as the limiter counts them
+	NumRequeues int          // the failures as the limiter counts them
 	Holder    int           // the process that holds it, or 0
 	Age       time.Duration // since it was handed out, became dirty or was parked
 	Due       time.Duration // until it becomes dirty
@@ -151,7 +151,7 @@ type KeyInfo struct {
 func infoOf(key string, i *cKeyInfo) KeyInfo {
 	return KeyInfo{
 		Key: key, State: State(i.state), Failures: int(i.failures),
-		Requeues: int(i.requeues),
+		NumRequeues: int(i.numRequeues),
 		Holder:   int(i.holder), Age: time.Duration(i.age), Due: time.Duration(i.due),
 		Lease: time.Duration(i.lease), GivenBack: int(i.givenBack),
 		Priority: int(i.priority), Errno: syscall.Errno(i.error),
@@ -204,7 +204,7 @@ func (q *Queue) NumRequeues(key string) (int, error) {
 	if errors.Is(err, syscall.ENOENT) {
 		return 0, nil
 	}
-	return info.Requeues, err
+	return info.NumRequeues, err
 }
 
 // Kick makes a parked key ready, with its failures reset.

@@ -371,7 +371,7 @@ func (q *Queue) last(r *request) error {
 	if err != syscall.EAGAIN {
 		return err
 	}
-	if s, err := q.short(); err == nil && s.state&cStateRemoved == 0 {
+	if s, err := q.short(); err == nil && s.state&cStateUnlinked == 0 {
 		return syscall.ENOLINK
 	}
 	return syscall.EIDRM

@@ -23,8 +23,8 @@ type giveUp struct{ error }
 
 func (e giveUp) Unwrap() error { return e.error }
 
-// GiveUp is an error for the function of [Queue.Run]: park the key, with the reason err.
-func GiveUp(err error) error { return giveUp{err} }
+// GiveUpOn is an error for the function of [Queue.Run]: park the key, with the reason err.
+func GiveUpOn(err error) error { return giveUp{err} }
 
 // SetLogger sets the logger for the events of each Run that begins after it, with the level Warn: a
 // key that failed and is retried or parked, a lost lease, the end of a run that the kernel refused,
@@ -37,7 +37,7 @@ func (q *Queue) SetLogger(l *slog.Logger) { q.logger.Store(l) }
 //
 //   - nil: [Item.Forget].
 //   - [RetryIn]: the key runs again after the delay.
-//   - [GiveUp]: [Item.Park].
+//   - [GiveUpOn]: [Item.GiveUp].
 //   - another error: [Item.Retry]. But if the context of Run has ended, the key is ready again at
 //     once, which is not a failure.
 //
@@ -229,7 +229,7 @@ func endOf(ctx context.Context, err error) end {
 	case errors.As(err, &in):
 		return end{outcome: after | Forget, delay: in.delay}
 	case errors.As(err, &up):
-		return end{outcome: Park, why: up.error}
+		return end{outcome: GiveUp, why: up.error}
 	case ctx.Err() != nil:
 		return end{outcome: after}
 	}
@@ -263,7 +263,7 @@ func (p *pool) touch() {
 	}
 	// The kernel's lease starts after this time.
 	now := time.Now()
-	errs, _ := p.q.TouchBatch(items)
+	errs, _ := p.q.TouchMany(items)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ type Stat struct {
 	GetsResume      time.Duration
 	AddsPaused      bool
 	AddsResume      time.Duration
-	Removed         bool
+	Unlinked        bool
 	Rescan          bool
 	SourceEnded     bool
 	Sources         int
@@ -38,7 +38,7 @@ type Stat struct {
 	Parked          int
 	MaxParked       int
 	Disabled        int
-	Flushes         int
+	Waiters         int
 	Keys            int
 	MaxKeys         int
 	Lease           time.Duration
@@ -78,7 +78,7 @@ func (s *cStat) public() Stat {
 		GetsResume:      time.Duration(s.getsResume),
 		AddsPaused:      s.state&cStateAddsPaused != 0,
 		AddsResume:      time.Duration(s.addsResume),
-		Removed:         s.state&cStateRemoved != 0,
+		Unlinked:        s.state&cStateUnlinked != 0,
 		Rescan:          s.state&cStateRescan != 0,
 		SourceEnded:     s.state&cStateSourceEnded != 0,
 		Sources:         int(s.sources),
@@ -97,7 +97,7 @@ func (s *cStat) public() Stat {
 		Parked:          int(s.parked),
 		MaxParked:       int(s.maxParked),
 		Disabled:        int(s.disabled),
-		Flushes:         int(s.flushes),
+		Waiters:         int(s.waiters),
 		Keys:            int(s.keys),
 		MaxKeys:         int(s.maxKeys),
 		Lease:           time.Duration(s.lease),

@@ -204,10 +204,10 @@ func TestOutcomes(t *testing.T) {
 	equal(t, "state after RetryAfter", state(), Delayed|Failed)
 	ok(t, run().Forget())
 	equal(t, "state after Forget", state(), 0)
-	ok(t, run().Park(fmt.Errorf("open: %w", syscall.EIO)))
+	ok(t, run().GiveUp(fmt.Errorf("open: %w", syscall.EIO)))
 	info, err := q.Query("a")
 	ok(t, err)
-	equal(t, "state after Park", info.State, Parked|Failed)
+	equal(t, "state after GiveUp", info.State, Parked|Failed)
 	equal(t, "errno", info.Errno, syscall.EIO)
 	equal(t, "reason", info.Reason, "open: input/output error")
 	ok(t, q.Kick("a"))
@@ -445,7 +445,7 @@ func TestWaitReturnsHowTheRunEnded(t *testing.T) {
 	ok(t, err)
 	_, err = q.Wait(within(t, 10*time.Millisecond), "a")
 	fails(t, err, context.DeadlineExceeded)
-	ok(t, it.Park(errors.New("no")))
+	ok(t, it.GiveUp(errors.New("no")))
 	equal(t, "end of a run that was parked", <-ends, RunGaveUp)
 }
 
@@ -485,10 +485,10 @@ func TestDisableRefusesAdds(t *testing.T) {
 	fails(t, err, fs.ErrNotExist)
 }
 
-func TestBatchesHaveAResultForEachKey(t *testing.T) {
+func TestManyHaveAResultForEachKey(t *testing.T) {
 	q := private(t, Attrs{MaxKeys: 3})
 	add(t, q, "b")
-	results, err := q.AddBatch([]Entry{{Key: "a"}, {Key: "b"}, {Key: ""},
+	results, err := q.AddMany([]Entry{{Key: "a"}, {Key: "b"}, {Key: ""},
 		{Key: strings.Repeat("x", 1025)}, {Key: "c"}, {Key: "d"}})
 	ok(t, err)
 	equal(t, "results", len(results), 6)
@@ -496,31 +496,31 @@ func TestBatchesHaveAResultForEachKey(t *testing.T) {
 	for i, want := range map[int]error{2: syscall.EINVAL, 3: syscall.E2BIG, 5: ErrFull} {
 		fails(t, results[i].Err, want)
 	}
-	items, err := q.GetBatch(bg, 2)
+	items, err := q.GetMany(bg, 2)
 	ok(t, err)
 	equal(t, "items", len(items), 2)
 	equal(t, "keys", items[0].Key+items[1].Key, "ba")
 	ok(t, items[0].Done())
-	errs, err := q.TouchBatch(items)
+	errs, err := q.TouchMany(items)
 	ok(t, err)
 	fails(t, errs[0], ErrStale)
 	ok(t, errs[1])
-	errs, err = q.DoneBatch(items, Forget)
+	errs, err = q.DoneMany(items, Forget)
 	ok(t, err)
 	fails(t, errs[0], ErrStale)
 	ok(t, errs[1])
-	_, err = q.GetBatch(bg, 0)
+	_, err = q.GetMany(bg, 0)
 	fails(t, err, syscall.EINVAL)
 }
 
 // More than one call takes, and more than one call returns.
-func TestLargeBatches(t *testing.T) {
+func TestManyLargeKeys(t *testing.T) {
 	q := private(t, Attrs{})
 	entries := make([]Entry, 3000)
 	for i := range entries {
 		entries[i].Key = fmt.Sprintf("%01000d", i)
 	}
-	results, err := q.AddBatch(entries)
+	results, err := q.AddMany(entries)
 	ok(t, err)
 	equal(t, "results", len(results), len(entries))
 	var listed []string
@@ -533,13 +533,13 @@ func TestLargeBatches(t *testing.T) {
 	sort.Strings(listed)
 	equal(t, "listed keys", len(slices.Compact(listed)), len(entries))
 	for next := 0; next < len(entries); {
-		items, err := q.GetBatch(bg, 1000)
+		items, err := q.GetMany(bg, 1000)
 		ok(t, err)
 		for _, it := range items {
 			equal(t, "key", it.Key, entries[next].Key)
 			next++
 		}
-		errs, err := q.DoneBatch(items, Done)
+		errs, err := q.DoneMany(items, Done)
 		ok(t, err)
 		equal(t, "ended runs", len(errs), len(items))
 	}
@@ -547,14 +547,14 @@ func TestLargeBatches(t *testing.T) {
 
 func TestPriorities(t *testing.T) {
 	q := private(t, Attrs{Order: Priority, OrderArg: 1})
-	levels := map[string]int{"low": -128, "mid": 0, "high": 127}
-	for key, level := range levels {
-		_, err := q.AddWith(Entry{Key: key, Priority: level})
+	priorities := map[string]int{"low": -128, "mid": 0, "high": 127}
+	for key, priority := range priorities {
+		_, err := q.AddWith(Entry{Key: key, Priority: priority})
 		ok(t, err)
 	}
 	for _, key := range []string{"high", "mid", "low"} {
 		it := take(t, q, key)
-		equal(t, "level", it.Priority, levels[key])
+		equal(t, "priority", it.Priority, priorities[key])
 		ok(t, it.Done())
 	}
 	_, err := q.AddWith(Entry{Key: "a", Priority: 128})
@@ -610,14 +610,14 @@ func TestGetOfAnUnlinkedQueueEnds(t *testing.T) {
 	eventually(t, "a goroutine waits", func() bool { return len(q.turn) == 1 })
 	ok(t, Unlink("go-unlinked"))
 	for range [3]int{} {
-		fails(t, <-ended, ErrRemoved)
+		fails(t, <-ended, ErrUnlinked)
 	}
 	add(t, q, "a")
 	it, err := q.Get(bg)
 	ok(t, err)
 	ok(t, it.Done())
 	_, err = q.Get(bg)
-	fails(t, err, ErrRemoved)
+	fails(t, err, ErrUnlinked)
 	ok(t, q.Close())
 	eventually(t, "no file is left open", func() bool { return descriptors(t) == files })
 
@@ -655,7 +655,7 @@ func TestSameWithoutTheDevice(t *testing.T) {
 	fails(t, err, ErrNoModule)
 }
 
-func TestDoneGetBatchEndsRunsAndTakesKeys(t *testing.T) {
+func TestDoneGetManyEndsRunsAndTakesKeys(t *testing.T) {
 	q := private(t, Attrs{})
 	add(t, q, "a", "b", "c", "d", "e")
 	keys := func(items []Item) (made []string) {
@@ -664,11 +664,11 @@ func TestDoneGetBatchEndsRunsAndTakesKeys(t *testing.T) {
 		}
 		return made
 	}
-	items, errs, err := q.DoneGetBatch(bg, nil, Done, 2)
+	items, errs, err := q.DoneGetMany(bg, nil, Done, 2)
 	ok(t, err)
 	equal(t, "keys", fmt.Sprint(keys(items), errs), "[a b] []")
 	ok(t, items[1].Done())
-	items, errs, err = q.DoneGetBatch(bg, items, Forget, 100)
+	items, errs, err = q.DoneGetMany(bg, items, Forget, 100)
 	ok(t, err)
 	equal(t, "keys", fmt.Sprint(keys(items)), "[c d e]")
 	ok(t, errs[0])
@@ -677,7 +677,7 @@ func TestDoneGetBatchEndsRunsAndTakesKeys(t *testing.T) {
 	// No key is ready: the runs have ended, and the call waits.
 	got := make(chan []Item)
 	go func() {
-		next, errs, err := q.DoneGetBatch(bg, items, Done, 100)
+		next, errs, err := q.DoneGetMany(bg, items, Done, 100)
 		if errors.Join(append(errs, err)...) != nil {
 			t.Error(errs, err)
 		}
@@ -695,19 +695,19 @@ func TestDoneGetBatchEndsRunsAndTakesKeys(t *testing.T) {
 	ctx, cancel := context.WithCancel(bg)
 	cancel()
 	add(t, q, "g")
-	_, errs, err = q.DoneGetBatch(ctx, items, Done, 1)
+	_, errs, err = q.DoneGetMany(ctx, items, Done, 1)
 	fails(t, err, context.Canceled)
 	ok(t, errs[0])
-	items, _, err = q.DoneGetBatch(bg, nil, Done, 1)
+	items, _, err = q.DoneGetMany(bg, nil, Done, 1)
 	ok(t, err)
 	ok(t, q.ShutDown())
-	_, errs, err = q.DoneGetBatch(bg, items, Retry, 1)
+	_, errs, err = q.DoneGetMany(bg, items, Retry, 1)
 	fails(t, err, ErrShutDown)
 	ok(t, errs[0])
-	_, _, err = q.DoneGetBatch(bg, items, Done, 0)
+	_, _, err = q.DoneGetMany(bg, items, Done, 0)
 	fails(t, err, syscall.EINVAL)
 	ok(t, q.Close())
-	_, errs, err = q.DoneGetBatch(bg, items, Done, 1)
+	_, errs, err = q.DoneGetMany(bg, items, Done, 1)
 	fails(t, err, ErrClosed)
 	equal(t, "results", len(errs), 0)
 }
@@ -795,7 +795,7 @@ func TestRunEndsEachRunByItsError(t *testing.T) {
 			case "later":
 				return fmt.Errorf("not yet: %w", RetryIn(time.Hour))
 			case "never":
-				return GiveUp(syscall.EIO)
+				return GiveUpOn(syscall.EIO)
 			}
 			return nil
 		})
@@ -970,7 +970,7 @@ func TestRunReportsFailuresToTheLogger(t *testing.T) {
 		case "later":
 			return RetryIn(time.Hour)
 		case "never":
-			return GiveUp(syscall.EIO)
+			return GiveUpOn(syscall.EIO)
 		case "last":
 			cancel()
 			return errors.New("interrupted")

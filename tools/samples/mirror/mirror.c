@@ -79,7 +79,7 @@ static int report(double seconds)
 	watch_state(queue, &source);
 	row("adds", st.adds, "of a key that needed no run before");
 	row("coalesced", st.coalesced, "adds of a key that already needed a run");
-	row("failed", source.failed, "adds of changes, because the queue was full");
+	row("failed", source.failed_adds, "adds of changes, because the queue was full");
 	row("rescans", source.rescans, "of a directory in which adds failed, and the first of all");
 	row("runs", st.dones, "that ended with done");
 	row("given back", st.given_back, "runs of killed workers, repeated by others");

@@ -226,17 +226,17 @@ static int put_link(const struct place *from, const struct place *to)
 	return move_in(&from->st, to);
 }
 
-static int add_batch(struct wq_batch *keys)
+static int add_batch(struct wq_items *keys)
 {
 	struct wq_view key;
 	int err = 0;
 
-	if (keys->count && wq_add_batch(queue, keys) < 0)
+	if (keys->count && wq_add_many(queue, keys) < 0)
 		return -errno;
-	while (wq_batch_next(keys, &key))
+	while (wq_items_next(keys, &key))
 		if (key.result < 0)
 			err = key.result;
-	wq_batch_reset(keys);
+	wq_items_reset(keys);
 	return err;
 }
 
@@ -262,7 +262,7 @@ static bool is_dir(int dir, const struct dirent *ent)
 /* Add a key for each entry of a directory, unless the directory @unless has it, too. */
 static int add_entries(const char *path, const struct place *of, const struct place *unless)
 {
-	static struct wq_batch keys = WQ_BATCH_INIT;
+	static struct wq_items keys = WQ_ITEMS_INIT;
 	const bool top = !strcmp(path, ".");
 	char child[PATH_MAX];
 	struct dirent *ent;
@@ -284,7 +284,7 @@ static int add_entries(const char *path, const struct place *of, const struct pl
 		source = openat(unless->dir, unless->name,
 				O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	wq_batch_reset(&keys);
+	wq_items_reset(&keys);
 	while (!err) {
 		errno = 0;
 		ent = readdir(dir);
@@ -305,7 +305,7 @@ static int add_entries(const char *path, const struct place *of, const struct pl
 			work->skipped++;
 			continue;
 		}
-		if (wq_batch_put(&keys, child, len, 0) < 0)
+		if (wq_items_put(&keys, child, len, 0) < 0)
 			err = -errno;
 		if (!err && keys.count == 512)
 			err = add_batch(&keys);
@@ -524,7 +524,7 @@ static void report_failure(const struct wq_view *key, const char *path, int err)
 }
 
 /* Process a key, and put it and its outcome into @done. */
-static int handle(const struct wq_view *key, struct wq_batch *done)
+static int handle(const struct wq_view *key, struct wq_items *done)
 {
 	unsigned int outcome = WQ_OUTCOME_FORGET;
 	char path[WQ_MAX_KEY + 1];
@@ -547,12 +547,12 @@ static int handle(const struct wq_view *key, struct wq_batch *done)
 		outcome = WQ_OUTCOME_AFTER;
 		delay = 1000000;
 	}
-	return wq_batch_put_done(done, key->key, key->len, key->token, delay, outcome);
+	return wq_items_put_done(done, key->key, key->len, key->token, delay, outcome);
 }
 
 int worker(unsigned int slot)
 {
-	struct wq_batch keys = WQ_BATCH_INIT, done = WQ_BATCH_INIT;
+	struct wq_items keys = WQ_ITEMS_INIT, done = WQ_ITEMS_INIT;
 	struct wq_view key;
 
 	/* Open it again: with an inherited file all workers would be one consumer. */
@@ -565,17 +565,17 @@ int worker(unsigned int slot)
 	snprintf(temp, sizeof(temp), "%u", slot);
 
 	for (;;) {
-		if (wq_done_get_batch(queue, &done, &keys, KEYS_AT_ONCE, WQ_FOREVER) < 0 &&
+		if (wq_done_get_many(queue, &done, &keys, KEYS_AT_ONCE, WQ_FOREVER) < 0 &&
 		    errno != EINTR)
 			break;
-		while (wq_batch_next(&done, &key)) {
+		while (wq_items_next(&done, &key)) {
 			if (key.result < 0) {
 				warnx("can't end the run of a key: %s", strerror(-key.result));
 				return 1;
 			}
 		}
-		wq_batch_reset(&done);
-		while (wq_batch_next(&keys, &key))
+		wq_items_reset(&done);
+		while (wq_items_next(&keys, &key))
 			if (handle(&key, &done) < 0) {
 				warn(NULL);
 				return 1;

@@ -251,7 +251,7 @@ func BenchmarkRunOf100Keys(b *testing.B) {
 		}
 		for i := 0; i < b.N; i++ {
 			ctx, cancel := context.WithCancel(context.Background())
-			q.AddBatch(entries)
+			q.AddMany(entries)
 			left := len(entries)
 			q.Run(ctx, 1, func(context.Context, wq.Item) error {
 				if left--; left == 0 {
@@ -268,13 +268,13 @@ func BenchmarkRunOf100Keys(b *testing.B) {
 			entries[i].Key = keys[i]
 		}
 		for i := 0; i < b.N; i++ {
-			q.AddBatch(entries)
+			q.AddMany(entries)
 			var items []wq.Item
 			for left := 100; left > 0; left -= len(items) {
-				items, _, _ = q.DoneGetBatch(context.Background(), items,
+				items, _, _ = q.DoneGetMany(context.Background(), items,
 					wq.Forget, 16)
 			}
-			q.DoneBatch(items, wq.Forget)
+			q.DoneMany(items, wq.Forget)
 		}
 	})
 }

@@ -429,7 +429,7 @@ func (q *Queue[T]) GetRun() (item T, run wq.Item, shutdown bool) {
 		}
 		item, err = q.c.Codec.Item(it.Key)
 		if err != nil {
-			q.c.OnError("get", item, errors.Join(err, it.Park(err)))
+			q.c.OnError("get", item, errors.Join(err, it.GiveUp(err)))
 			continue
 		}
 		q.mu.Lock()

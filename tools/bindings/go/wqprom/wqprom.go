@@ -2,7 +2,7 @@
 
 // Package wqprom is a collector of Prometheus for queues of wq. The metrics have the names of
 // "wqctl metrics": those of client-go for what client-go has, too, and others that start with wq_.
-// The label name is the name of the queue. wq_level_ready_keys and wq_queue_info are left out.
+// The label name is the name of the queue. wq_priority_ready_keys and wq_queue_info are left out.
 //
 //	prometheus.MustRegister(wqprom.New(q))
 //

@@ -37,7 +37,7 @@ func samples(t *testing.T, text io.Reader) map[string]float64 {
 	made := make(map[string]float64)
 	for lines := bufio.NewScanner(text); lines.Scan(); {
 		line := lines.Text()
-		if strings.Contains(line, "wq_level_ready_keys") ||
+		if strings.Contains(line, "wq_priority_ready_keys") ||
 			strings.Contains(line, "wq_queue_info") {
 			continue
 		}
@@ -78,7 +78,7 @@ func TestMetricsAreThoseOfWqctl(t *testing.T) {
 		case i < 2:
 			it.Done()
 		case i < 3:
-			it.Park(errors.New("failed"))
+			it.GiveUp(errors.New("failed"))
 		case i < 6:
 			it.Retry(nil)
 		}

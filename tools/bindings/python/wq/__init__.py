@@ -22,16 +22,16 @@ The package calls libwq. Queue, Item and open() describe the calls and their err
 from ._abi import (VERSION as __version__, WQ_NO_AGEING as NO_AGEING, AddFlag, Attributes, End,
                    FsEvent, Histogram, Info, KeyInfo, KeyState, LimiterKind, LimiterSpec, NetTable,
                    Order, Pause, QueueInfo, Result, Source, SourceFlag, SourceState, Stat, State)
-from ._batch import Batch
+from ._items import Items
 from ._item import Item
-from ._lib import BatchError, Key, ShutDown, Stale, UnknownKey
+from ._lib import KeysFailed, Key, ShutDown, Stale, UnknownKey
 from ._limiter import Limiter, bucket, exponential, fast_slow, max_of, max_wait
 from ._producer import Producer
 from ._queue import Access, Queue, info, open, queues, unlink
 from ._source import Watched, bpf, fs, net
 
 __all__ = [
-    "Access", "AddFlag", "Attributes", "Batch", "BatchError", "End", "FsEvent", "Histogram",
+    "Access", "AddFlag", "Attributes", "Items", "KeysFailed", "End", "FsEvent", "Histogram",
     "Info", "Item", "Key", "KeyInfo", "KeyState", "Limiter", "LimiterKind", "LimiterSpec",
     "NO_AGEING", "NetTable", "Order", "Pause", "Producer", "Queue", "QueueInfo", "Result",
     "ShutDown", "Source", "SourceFlag", "SourceState", "Stale", "Stat", "State", "UnknownKey",

@@ -8,7 +8,6 @@ from typing import Any
 
 VERSION = "0.1"
 
-WQ_FS_MAGIC = 2003924325
 WQ_API_VERSION = 1
 WQ_MAX_KEY = 1024
 WQ_MAX_ARRAY = 1048576
@@ -38,7 +37,7 @@ WQ_OPEN_NO_MAP = 8
 WQ_OPEN_SAME = 16
 WQ_MIN_PRIORITY = -128
 WQ_MAX_PRIORITY = 127
-WQ_LEVELS = 256
+WQ_PRIORITIES = 256
 WQ_DEFAULT_AGEING = 16
 WQ_NO_AGEING = 1
 WQ_MAX_AGEING = 65536
@@ -50,7 +49,7 @@ WQ_ATTR_LIMITER = 16
 WQ_ATTR_LEASE = 32
 WQ_ATTR_SLACK = 64
 WQ_ATTR_MAX_RETRIES = 128
-WQ_ATTR_DEBOUNCE = 256
+WQ_ATTR_MAX_DEFER = 256
 WQ_ATTR_ORDER = 512
 WQ_ATTR_ORDER_ARG = 1024
 WQ_ATTR_GROUP_LIMIT = 2048
@@ -65,7 +64,7 @@ WQ_DO_ENABLE = 5
 WQ_DO_RESTORE = 6
 WQ_LIST_SINCE = 1
 WQ_HIST_COUNTS = 11
-WQ_LEVEL_UNUSED = 4294967295
+WQ_PRIORITY_UNUSED = 4294967295
 WQ_SHUTDOWN_DRAIN = 1
 WQ_WAIT_RUN = 1
 WQ_WAIT_DRAIN = 2
@@ -99,7 +98,7 @@ class AddFlag(IntFlag):
     """The rule of an add whose key is delayed already, or waits for its run."""
 
     KEEP_FIRST = 1  # with a delay: the pending time applies
-    TAKE_LATEST = 2  # the new delay applies, see wq_attrs.debounce
+    TAKE_LATEST = 2  # the new delay applies, see wq_attrs.max_defer
     DROP_DELAY = 4  # without a delay: drop the pending one
     COALESCE = 32  # with a delay: one pending run is enough
     RATE_LIMITED = 8
@@ -136,7 +135,7 @@ class State(IntFlag):
     NO_MAP = 4  # the queue has no map, see WQ_IOC_MAP
     GETS_PAUSED = 8  # gets are paused, see WQ_IOC_PAUSE
     ADDS_PAUSED = 16  # adds are paused
-    REMOVED = 32  # the queue was unlinked
+    UNLINKED = 32  # the queue was unlinked
     RESCAN = 64  # a source has a key that found no room
     SOURCE_ENDED = 128  # what a source watched is gone
 
@@ -163,10 +162,10 @@ class Order(IntEnum):
     """Which ready key a get takes."""
 
     FIFO = 0  # the key that has been ready for longest
-    PRIORITY = 1  # a key of the highest level, see wq_rec.priority
+    PRIORITY = 1  # a key of the highest priority, see wq_rec.priority
     DELIMITER = 2  # groups in turn: keys up to a delimiter byte
     PREFIX = 3  # groups in turn: the first bytes of keys
-    OTHER = 4  # a kernel module's own; WQ_IOC_SET reports it alone
+    OTHER = 4  # a kernel module's own; WQ_IOC_ATTRS reports it alone
 
 
 class LimiterKind(IntEnum):
@@ -177,7 +176,7 @@ class LimiterKind(IntEnum):
     BUCKET = 3  # a token bucket that all keys share
     MAX_OF = 4  # the longest delay of the next n limiters
     MAX_WAIT = 5  # the delay of the limiter that follows, at most max
-    OTHER = 6  # a kernel module's own; WQ_IOC_SET reports it alone
+    OTHER = 6  # a kernel module's own; WQ_IOC_ATTRS reports it alone
 
 
 class SourceFlag(IntFlag):
@@ -304,10 +303,10 @@ class wq_stat(Structure):
         ("park_dropped", c_uint64),
         ("kicked", c_uint64),
         ("disabled", c_uint32),
-        ("flushes", c_uint32),
+        ("waiters", c_uint32),
         ("blocked", c_uint32),
         ("ready_groups", c_uint32),
-        ("level_ready", c_uint64),
+        ("ready_by_priority", c_uint64),
         ("sources", c_uint32),
         ("ended_sources", c_uint32),
     ]
@@ -357,10 +356,10 @@ class wq_stat(Structure):
     park_dropped: int
     kicked: int
     disabled: int
-    flushes: int
+    waiters: int
     blocked: int
     ready_groups: int
-    level_ready: int
+    ready_by_priority: int
     sources: int
     ended_sources: int
 
@@ -371,7 +370,7 @@ class wq_key_info(Structure):
     _fields_ = [
         ("state", c_uint32),
         ("failures", c_uint32),
-        ("requeues", c_uint32),
+        ("num_requeues", c_uint32),
         ("holder", c_uint32),
         ("age", c_int64),
         ("due", c_int64),
@@ -384,7 +383,7 @@ class wq_key_info(Structure):
     ]
     state: int
     failures: int
-    requeues: int
+    num_requeues: int
     holder: int
     age: int
     due: int
@@ -413,8 +412,8 @@ class wq_view(Structure):
     info: wq_key_info
 
 
-class wq_batch(Structure):
-    """struct wq_batch"""
+class wq_items(Structure):
+    """struct wq_items"""
 
     _fields_ = [
         ("count", c_uint32),
@@ -514,7 +513,7 @@ class wq_attrs(Structure):
         ("limiters", c_uint64),
         ("lease", c_int64),
         ("slack", c_int64),
-        ("debounce", c_int64),
+        ("max_defer", c_int64),
         ("order", c_uint32),
         ("order_arg", c_uint32),
         ("group_limit", c_uint32),
@@ -534,7 +533,7 @@ class wq_attrs(Structure):
     limiters: int
     lease: int
     slack: int
-    debounce: int
+    max_defer: int
     order: int
     order_arg: int
     group_limit: int
@@ -594,7 +593,7 @@ class wq_source_op(Structure):
         ("uid", c_uint32),
         ("state", c_uint32),
         ("error", c_int32),
-        ("failed", c_uint64),
+        ("failed_adds", c_uint64),
         ("rescans", c_uint64),
     ]
     size: int
@@ -609,7 +608,7 @@ class wq_source_op(Structure):
     uid: int
     state: int
     error: int
-    failed: int
+    failed_adds: int
     rescans: int
 
 
@@ -759,11 +758,11 @@ class Stat:
     park_dropped: parked keys that were dropped because parked was at its limit
     kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
     disabled: number of disabled keys
-    flushes: number of waits for keys and embedded entries, see WQ_IOC_WAIT
+    waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
     blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
         them only when other runs have ended. A kernel module's own order can block keys, too
     ready_groups: in a queue with groups: number of groups with ready keys. A key that was given
-        back and is ahead of all others counts neither here nor in level_ready
+        back and is ahead of all others counts neither here nor in ready_by_priority
     sources: number of sources that are attached, see <linux/wq_source.h>
     ended_sources: how many of them have ended, because what they watched is gone
     """
@@ -812,7 +811,7 @@ class Stat:
     park_dropped: int
     kicked: int
     disabled: int
-    flushes: int
+    waiters: int
     blocked: int
     ready_groups: int
     sources: int
@@ -827,8 +826,8 @@ class KeyInfo:
     state: KeyState
     failures: how often the key failed since its failures were last forgotten, 2^32 - 1 above
         524,286. An idle key loses its failures if the queue's limiter does not use them.
-    requeues: the failures as the queue's limiter counts them (client-go's NumRequeues); 0 if the
-        limiter does not count by key, for example a bucket
+    num_requeues: the failures as the queue's limiter counts them (client-go's NumRequeues); 0 if
+        the limiter does not count by key, for example a bucket
     holder: PROCESSING: the process that opened the file which holds the key, as a number of the
         caller's pid namespace. WQ_HELD_BY_KERNEL if a kernel consumer holds the key. 0 if the
         namespace does not have the process, if the process has ended, and in all other states
@@ -839,9 +838,9 @@ class KeyInfo:
     lease: PROCESSING: ns until the lease expires, 0: now; -1: no lease, and in all other states
     given_back: how many runs of the key in a row were given back, up to now; see wq_rec.given_back.
         A done resets it. A cancel resets it unless the key is PROCESSING
-    priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the level of the run. DIRTY
-        alone: the level at which the key waits. DELAYED alone: the level of the delayed adds. 0 in
-        all other states and queues
+    priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the priority of the run. DIRTY
+        alone: the priority at which the key waits. DELAYED alone: the priority of the delayed adds.
+        0 in all other states and queues
     error: PARKED and not PROCESSING: the errno of the run that failed, or 0. EOWNERDEAD: the key
         was given back too often. 0 in all other states
     reason: a text for people: why the run failed, as its consumer passed it, any bytes. The bytes
@@ -851,7 +850,7 @@ class KeyInfo:
     key: bytes
     state: KeyState
     failures: int
-    requeues: int
+    num_requeues: int
     holder: int
     age: int
     due: int
@@ -960,7 +959,7 @@ class Attributes:
     max_keys: int
     lease: int
     slack: int
-    debounce: int
+    max_defer: int
     order: Order
     order_arg: int
     group_limit: int
@@ -978,7 +977,6 @@ class Source:
     delay: how long a change waits for further ones
     uid: the user that attached it
     error: an errno if it has ended, else 0
-    failed: how many adds failed. Each of them left a mark
     rescans: how many rescan keys were added for marks
     """
 
@@ -991,7 +989,7 @@ class Source:
     uid: int
     state: SourceState
     error: int
-    failed: int
+    failed_adds: int
     rescans: int
 
 
@@ -1005,7 +1003,7 @@ SIZES = (
     (wq_stat, (552, 552, 552)),
     (wq_key_info, (120, 120, 120)),
     (wq_view, (152, 140, 144)),
-    (wq_batch, (80, 68, 72)),
+    (wq_items, (80, 68, 72)),
     (wq_info, (80, 80, 80)),
     (wq_limiter_spec, (32, 32, 32)),
     (wq_attrs, (152, 152, 152)),
@@ -1025,9 +1023,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_open_attr_sized": (c_int, [c_char_p, c_int, c_uint, POINTER(wq_attrs), c_size_t]),
     "wq_unlink": (c_int, [c_char_p]),
     "wq_reopen": (c_int, [c_int, c_char_p, c_int, c_int64]),
-    "wq_config_sized": (c_int, [c_int, POINTER(wq_attrs), POINTER(wq_limiter_spec), c_uint,
+    "wq_attrs_sized": (c_int, [c_int, POINTER(wq_attrs), POINTER(wq_limiter_spec), c_uint,
         c_size_t]),
-    "wq_set_sized": (c_int, [c_int, POINTER(wq_attrs), c_size_t]),
+    "wq_set_attrs_sized": (c_int, [c_int, POINTER(wq_attrs), c_size_t]),
     "wq_add": (c_int, [c_int, c_void_p, c_size_t]),
     "wq_add_after": (c_int, [c_int, c_void_p, c_size_t, c_int64, c_uint]),
     "wq_add_priority": (c_int, [c_int, c_void_p, c_size_t, c_int, c_int64, c_uint]),
@@ -1047,7 +1045,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_query": (c_int, [c_int, c_void_p, c_size_t]),
     "wq_query_info_sized": (c_int, [c_int, c_void_p, c_size_t, POINTER(wq_key_info), c_size_t]),
     "wq_cancel": (c_int, [c_int, c_void_p, c_size_t]),
-    "wq_flush": (c_int, [c_int, c_void_p, c_size_t, c_int64]),
+    "wq_wait_key": (c_int, [c_int, c_void_p, c_size_t, c_int64]),
     "wq_wait_fd": (c_int, [c_int, c_void_p, c_size_t, c_uint32, c_int]),
     "wq_wait": (c_int, [c_int, c_int64]),
     "wq_disable": (c_int, [c_int, c_void_p, c_size_t, c_int64]),
@@ -1064,25 +1062,25 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_stat_sized": (c_int, [c_int, POINTER(wq_stat), c_size_t, POINTER(c_uint32)]),
     "wq_info_sized": (c_int, [POINTER(wq_info), c_size_t]),
     "wq_queues_sized": (c_int, [c_char_p, POINTER(POINTER(wq_queue)), c_size_t]),
-    "wq_batch_put": (c_int, [POINTER(wq_batch), c_void_p, c_size_t, c_uint64]),
-    "wq_batch_put_after": (c_int, [POINTER(wq_batch), c_void_p, c_size_t, c_int64, c_uint]),
-    "wq_batch_put_priority": (c_int, [POINTER(wq_batch), c_void_p, c_size_t, c_int, c_int64,
+    "wq_items_put": (c_int, [POINTER(wq_items), c_void_p, c_size_t, c_uint64]),
+    "wq_items_put_after": (c_int, [POINTER(wq_items), c_void_p, c_size_t, c_int64, c_uint]),
+    "wq_items_put_priority": (c_int, [POINTER(wq_items), c_void_p, c_size_t, c_int, c_int64,
         c_uint]),
-    "wq_batch_put_done": (c_int, [POINTER(wq_batch), c_void_p, c_size_t, c_uint64, c_int64,
+    "wq_items_put_done": (c_int, [POINTER(wq_items), c_void_p, c_size_t, c_uint64, c_int64,
         c_uint]),
-    "wq_batch_reset": (None, [POINTER(wq_batch)]),
-    "wq_batch_free": (None, [POINTER(wq_batch)]),
-    "wq_batch_next_sized": (c_bool, [POINTER(wq_batch), POINTER(wq_view), c_size_t]),
-    "wq_add_batch": (c_int, [c_int, POINTER(wq_batch)]),
-    "wq_done_batch": (c_int, [c_int, POINTER(wq_batch)]),
-    "wq_touch_batch": (c_int, [c_int, POINTER(wq_batch)]),
-    "wq_get_batch": (c_int, [c_int, POINTER(wq_batch), c_uint, c_int64]),
-    "wq_done_get_batch": (c_int, [c_int, POINTER(wq_batch), POINTER(wq_batch), c_uint, c_int64]),
-    "wq_list": (c_int, [c_int, POINTER(wq_batch), c_uint, POINTER(c_uint64)]),
-    "wq_list_since": (c_int, [c_int, POINTER(wq_batch), c_uint, POINTER(c_uint64)]),
+    "wq_items_reset": (None, [POINTER(wq_items)]),
+    "wq_items_free": (None, [POINTER(wq_items)]),
+    "wq_items_next_sized": (c_bool, [POINTER(wq_items), POINTER(wq_view), c_size_t]),
+    "wq_add_many": (c_int, [c_int, POINTER(wq_items)]),
+    "wq_done_many": (c_int, [c_int, POINTER(wq_items)]),
+    "wq_touch_many": (c_int, [c_int, POINTER(wq_items)]),
+    "wq_get_many": (c_int, [c_int, POINTER(wq_items), c_uint, c_int64]),
+    "wq_done_get_many": (c_int, [c_int, POINTER(wq_items), POINTER(wq_items), c_uint, c_int64]),
+    "wq_list": (c_int, [c_int, POINTER(wq_items), c_uint, POINTER(c_uint64)]),
+    "wq_list_since": (c_int, [c_int, POINTER(wq_items), c_uint, POINTER(c_uint64)]),
     "wq_producer_init": (c_int, [POINTER(wq_producer), c_int, c_uint]),
     "wq_producer_free": (None, [POINTER(wq_producer)]),
     "wq_producer_waits": (c_bool, [POINTER(wq_producer), c_void_p, c_size_t]),
     "wq_producer_add": (c_int, [POINTER(wq_producer), c_void_p, c_size_t]),
-    "wq_producer_add_batch": (c_int, [POINTER(wq_producer), POINTER(wq_batch)]),
+    "wq_producer_add_many": (c_int, [POINTER(wq_producer), POINTER(wq_items)]),
 }

@@ -64,7 +64,7 @@ class Item(OneProcess):
 
     @classmethod
     def _of_view(cls, queue: Consumer, view: _abi.wq_view) -> "Item":
-        """The item of a batch's record."""
+        """The item of a record."""
         item = cls(queue)
         ctypes.memmove(ctypes.addressof(item._raw), view.key or 0, view.len)
         item._raw.len = view.len
@@ -102,7 +102,7 @@ class Item(OneProcess):
 
     @property
     def priority(self) -> int:
-        """The level of the run; 0 in a queue without levels."""
+        """The priority of the run; 0 in a queue without priorities."""
         return self._raw.priority
 
     @property
@@ -148,7 +148,7 @@ class Item(OneProcess):
             raise ValueError("a retry after a time of the caller's is no failure: give no reason")
         return self._end(_abi.WQ_OUTCOME_AFTER, nanoseconds(after))
 
-    def park(self, reason: str, *, error: int = 0) -> Result:
+    def give_up(self, reason: str, *, error: int = 0) -> Result:
         """End the run as a failure that must not be retried: park the key.
 
         The key stays in the queue with the first 64 bytes of the reason, and with error, an errno.

@@ -58,8 +58,8 @@ class UnknownKey(OSError, KeyError):
     """The queue does not know the key (ENOENT)."""
 
 
-class BatchError(OSError):
-    """Keys of a batch failed.
+class KeysFailed(OSError):
+    """Some of several keys failed.
 
     failed: pairs of a key and its error. The calls for the other keys succeeded. errno is that of
     the first error.
@@ -170,8 +170,8 @@ def in_range(what: str, value: int, least: int = 0, most: int = 2 ** 32 - 1) -> 
     return value
 
 
-def level(priority: int) -> int:
-    """A level of a queue with Order.PRIORITY."""
+def checked_priority(priority: int) -> int:
+    """A priority of a queue with Order.PRIORITY."""
     return in_range("priority", priority, _abi.WQ_MIN_PRIORITY, _abi.WQ_MAX_PRIORITY)
 
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 from typing import Protocol
 
-from . import _abi, _batch
+from . import _abi, _items
 from ._lib import Key, OneProcess, call, checked, in_range, key_bytes, key_text, lib
 
 
@@ -78,7 +78,7 @@ class Producer(OneProcess):
         others = [data for data in map(key_bytes, keys) if not self.waits(data)]
         with self._lock:
             raw = self._mapped()
-            return _batch.add(lambda records: call(lib.wq_producer_add_batch, raw, records), others)
+            return _items.add(lambda records: call(lib.wq_producer_add_many, raw, records), others)
 
     @property
     def coalesced(self) -> int:

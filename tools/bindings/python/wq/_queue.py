@@ -10,13 +10,14 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from . import _abi, _batch, _source
+from . import _abi, _items, _source
 from ._abi import (AddFlag, Attributes, End, Info, KeyInfo, KeyState, LimiterSpec, Order, Pause,
                    QueueInfo, Source, SourceFlag, Stat)
-from ._batch import Batch, Records
+from ._items import Items, Records
 from ._item import Item, Loop
 from ._lib import (Key, OneProcess, ShutDown, UnknownKey, call, checked, error_of, figures,
-                   in_range, key_bytes, key_text, level, lib, name_bytes, nanoseconds, until, wait)
+                   checked_priority, in_range, key_bytes, key_text, lib, name_bytes, nanoseconds,
+                   until, wait)
 from ._limiter import Limiter, specs_of
 from ._producer import Producer
 from ._source import Watched
@@ -35,8 +36,8 @@ _OPEN_TEXTS = {
 }
 
 
-_NO_LEVELS = {
-    errno.EINVAL: "the queue has no levels, which order=Order.PRIORITY makes, or the flags "
+_NO_PRIORITIES = {
+    errno.EINVAL: "the queue has no priorities, which order=Order.PRIORITY makes, or the flags "
                   "contradict each other",
 }
 
@@ -45,7 +46,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
          create: bool = False, exclusive: bool = False, accept: bool = False,
          permissions: int = 0o600, max_keys: int = 0, lease: float = 0, max_retries: int = 0,
          limiter: Limiter = (), order: Order = Order.FIFO, order_arg: int = 0, group_limit: int = 0,
-         debounce: float = 0, slack: float = 0, no_map: bool = False) -> "Queue":
+         max_defer: float = 0, slack: float = 0, no_map: bool = False) -> "Queue":
     """Open a queue as a new consumer.
 
     name: the queue's name, or with a slash the path of its file in wqueue; None: a new private
@@ -64,7 +65,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         together at most 10 failures a second after the first 100
     order: which ready key a get takes. order_arg: its number, see wq(4), for example ord("/") of
         Order.DELIMITER. group_limit: keys of a group that are processing at once; 0: no limit
-    debounce: seconds for which adds with AddFlag.TAKE_LATEST can defer a key; 0: no limit
+    max_defer: seconds for which adds with AddFlag.TAKE_LATEST can defer a key; 0: no limit
     slack: seconds by which delays and leases may end late; 0: 50 us
     no_map: a new queue has no map, so that each add of a Producer is a call
 
@@ -79,7 +80,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
     specs = specs_of(limiter)
     attrs = _abi.wq_attrs(
         max_keys=in_range("max_keys", max_keys), lease=nanoseconds(lease),
-        slack=nanoseconds(slack), debounce=nanoseconds(debounce), order=order,
+        slack=nanoseconds(slack), max_defer=nanoseconds(max_defer), order=order,
         order_arg=in_range("order_arg", order_arg),
         group_limit=in_range("group_limit", group_limit),
         max_retries=in_range("max_retries", max_retries), num_limiters=len(limiter),
@@ -164,7 +165,7 @@ class Queue(OneProcess):
         UnknownKey          ENOENT: the queue does not know the key; also a KeyError
         PermissionError     EACCES, EPERM: access, or the caller, does not permit the call
         FileNotFoundError, FileExistsError  ENOENT, EEXIST of open()
-        BatchError          some keys of a batch failed
+        KeysFailed          some of several keys failed
         OSError             EHOSTDOWN: adds are paused. EBUSY: the key is disabled. ENOSPC: the
                             queue is full. EIDRM: the queue was unlinked and is empty.
                             ENOLINK: what a source of this consumer watched is gone
@@ -272,8 +273,8 @@ class Queue(OneProcess):
         after: seconds until it needs the run. If the key has a pending delay, the earlier time
             applies, unless flags selects another rule. 0 or less: now; but the add counts in
             Stat.retries, as client-go's AddAfter
-        priority: the level in a queue with Order.PRIORITY, -128 to 127. If the key is added several
-            times before its run starts, the highest level counts
+        priority: in a queue with Order.PRIORITY, -128 to 127. If the key is added several
+            times before its run starts, the highest priority counts
 
         Returns True if the key is newly dirty or newly delayed, and False if the add was coalesced
         with a run that has not started.
@@ -288,22 +289,23 @@ class Queue(OneProcess):
         if after is None and not priority and not flags:
             result = call(lib.wq_add, self.fileno(), data, len(data))
         else:
-            result = call(lib.wq_add_priority, self.fileno(), data, len(data), level(priority),
+            result = call(lib.wq_add_priority, self.fileno(), data, len(data),
+                          checked_priority(priority),
                           *_delay(after, flags))
-        return self._checked(result, data, _NO_LEVELS if priority else {}) == 1
+        return self._checked(result, data, _NO_PRIORITIES if priority else {}) == 1
 
     def add_many(self, keys: Iterable[Key], *, after: float | None = None, priority: int = 0,
                  flags: AddFlag = AddFlag(0)) -> int:
         """Add keys, some 30,000 in a call. The options are those of add().
 
-        Returns how many keys are newly dirty. Raises BatchError if keys failed. The others are
+        Returns how many keys are newly dirty. Raises KeysFailed if keys failed. The others are
         added.
         """
         if isinstance(keys, (str, bytes, os.PathLike)):
             raise TypeError("add_many() takes several keys; add() takes one")
         fd = self.fileno()
-        return _batch.add(lambda records: call(lib.wq_add_batch, fd, records),
-                          map(key_bytes, keys), level(priority), *_delay(after, flags))
+        return _items.add(lambda records: call(lib.wq_add_many, fd, records),
+                          map(key_bytes, keys), checked_priority(priority), *_delay(after, flags))
 
     def add_rate_limited(self, key: Key) -> bool:
         """Count a failure of a key, and add it after the delay of the queue's limiter.
@@ -389,17 +391,17 @@ class Queue(OneProcess):
         self._checked(wait(lib.wq_get, self.fileno(), item._raw, until(timeout)))
         return item
 
-    def get_many(self, most: int = 0, timeout: float | None = None) -> Batch:
+    def get_many(self, most: int = 0, timeout: float | None = None) -> Items:
         """Get the next keys: wait for the first, and take the others that are ready.
 
         most: the number of keys; 0: as many as fit into 8 KiB
 
         Raises as get().
         """
-        return _batch.get(self, most, until(timeout))
+        return _items.get(self, most, until(timeout))
 
-    def __iter__(self) -> "Items":
-        return Items(self)
+    def __iter__(self) -> "ItemLoop":
+        return ItemLoop(self)
 
     async def aget(self) -> Item:
         """get() for asyncio. asyncio.timeout() limits the wait."""
@@ -414,7 +416,7 @@ class Queue(OneProcess):
                 self._waiters = _aio.Waiters(self.fileno(), _shown(self._name))
             await self._waiters.wait()
 
-    def aiter(self) -> "AsyncItems":
+    def aiter(self) -> "AsyncItemLoop":
         """The loop over the queue for asyncio.
 
         Runs end as in the loop without async, and if the task is canceled in a body with an inner
@@ -424,7 +426,7 @@ class Queue(OneProcess):
                 with item:
                     await deliver(item.text)
         """
-        return AsyncItems(self)
+        return AsyncItemLoop(self)
 
     # Keys
 
@@ -539,7 +541,7 @@ class Queue(OneProcess):
         """Accept adds of a key that was disabled. Returns the state before. Raises UnknownKey."""
         return KeyState(self._key_call("wq_enable", key))
 
-    def flush(self, key: Key, timeout: float | None = None) -> End:
+    def wait_key(self, key: Key, timeout: float | None = None) -> End:
         """Wait until each add of a key before the call has had its full run.
 
         Returns how the last of these runs ended, and End.NO_RUN if none was pending or in progress.
@@ -548,8 +550,8 @@ class Queue(OneProcess):
         limit = until(timeout)
         return self._end_of(self._wait_fd(key_bytes(key), 0), limit)
 
-    async def aflush(self, key: Key) -> End:
-        """flush() for asyncio. asyncio.timeout() limits the wait."""
+    async def await_key(self, key: Key) -> End:
+        """wait_key() for asyncio. asyncio.timeout() limits the wait."""
         return await self._aend_of(self._wait_fd(key_bytes(key), 0))
 
     def _wait_fd(self, key: bytes, flags: int) -> int:
@@ -572,17 +574,17 @@ class Queue(OneProcess):
 
     # The whole queue
 
-    def config(self) -> Attributes:
+    def attrs(self) -> Attributes:
         """The attributes of the queue."""
         struct, specs = _abi.wq_attrs(), (_abi.wq_limiter_spec * _abi.WQ_MAX_LIMITERS)()
-        self._checked(call(lib.wq_config_sized, self.fileno(), struct, specs, len(specs),
+        self._checked(call(lib.wq_attrs_sized, self.fileno(), struct, specs, len(specs),
                            ctypes.sizeof(struct)))
         return figures(Attributes, struct, limiter=tuple(
             figures(LimiterSpec, spec) for spec in specs[:struct.num_limiters]))
 
-    def set(self, *, max_keys: int | None = None, lease: float | None = None,
-            max_retries: int | None = None, limiter: Limiter | None = None,
-            slack: float | None = None) -> None:
+    def set_attrs(self, *, max_keys: int | None = None, lease: float | None = None,
+                  max_retries: int | None = None, limiter: Limiter | None = None,
+                  slack: float | None = None) -> None:
         """Change those attributes that are given, as open() takes them. 0 is the default of each.
 
         A queue that was created without a lease cannot have one. If the call raises, no attribute
@@ -590,8 +592,8 @@ class Queue(OneProcess):
 
         >>> import wq
         >>> q = wq.open()
-        >>> q.set(max_retries=3, limiter=wq.exponential(0.1, 60))
-        >>> q.config().max_retries
+        >>> q.set_attrs(max_retries=3, limiter=wq.exponential(0.1, 60))
+        >>> q.attrs().max_retries
         3
         >>> q.close()
         """
@@ -609,7 +611,8 @@ class Queue(OneProcess):
         if limiter is not None:
             struct.set |= _abi.WQ_ATTR_LIMITER
         if struct.set:          # 0 is a question for all attributes
-            self._checked(call(lib.wq_set_sized, self.fileno(), struct, ctypes.sizeof(struct)))
+            self._checked(call(lib.wq_set_attrs_sized, self.fileno(), struct,
+                               ctypes.sizeof(struct)))
 
     def stat(self) -> Stat:
         """The statistics of the queue, all from one moment."""
@@ -617,12 +620,12 @@ class Queue(OneProcess):
         self._checked(call(lib.wq_stat_sized, self.fileno(), struct, ctypes.sizeof(struct), None))
         return figures(Stat, struct)
 
-    def levels(self) -> dict[int, int]:
-        """The number of ready keys of each level that has been used."""
-        struct, ready = _abi.wq_stat(), (ctypes.c_uint32 * _abi.WQ_LEVELS)()
+    def ready_by_priority(self) -> dict[int, int]:
+        """The number of ready keys of each priority that has been used."""
+        struct, ready = _abi.wq_stat(), (ctypes.c_uint32 * _abi.WQ_PRIORITIES)()
         self._checked(call(lib.wq_stat_sized, self.fileno(), struct, ctypes.sizeof(struct), ready))
-        return {level: count for level, count in enumerate(ready, _abi.WQ_MIN_PRIORITY)
-                if count != _abi.WQ_LEVEL_UNUSED}
+        return {priority: count for priority, count in enumerate(ready, _abi.WQ_MIN_PRIORITY)
+                if count != _abi.WQ_PRIORITY_UNUSED}
 
     def pause(self, what: Pause = _BOTH, *, duration: float | None = None) -> None:
         """Pause gets, adds or both, for a duration in seconds or until resume().
@@ -669,12 +672,12 @@ class Queue(OneProcess):
         unlink(self._name)
 
 
-class Items(Loop):
+class ItemLoop(Loop):
     """The loop over a queue, see Queue."""
 
     _queue: Queue
 
-    def __iter__(self) -> "Items":
+    def __iter__(self) -> "ItemLoop":
         return self
 
     def __next__(self) -> Item:
@@ -686,12 +689,12 @@ class Items(Loop):
         return self._item
 
 
-class AsyncItems(Loop):
+class AsyncItemLoop(Loop):
     """The loop over a queue for asyncio, see Queue.aiter()."""
 
     _queue: Queue
 
-    def __aiter__(self) -> "AsyncItems":
+    def __aiter__(self) -> "AsyncItemLoop":
         return self
 
     async def __anext__(self) -> Item:

@@ -9,25 +9,25 @@ from typing import overload
 
 from . import _abi
 from ._item import Consumer, Item
-from ._lib import BatchError, call, checked, error_of, in_range, key_text, lib, until, wait
+from ._lib import KeysFailed, call, checked, error_of, in_range, key_text, lib, until, wait
 
 
 class Records:
-    """A struct wq_batch, which is freed at the end of the with statement."""
+    """A struct wq_items, which is freed at the end of the with statement."""
 
     def __init__(self) -> None:
-        self.raw = _abi.wq_batch()
+        self.raw = _abi.wq_items()
 
     def __enter__(self) -> "Records":
         return self
 
     def __exit__(self, *_: object) -> None:
-        lib.wq_batch_free(self.raw)
+        lib.wq_items_free(self.raw)
 
     def __iter__(self) -> Iterator[_abi.wq_view]:
         """The records. Each is valid until the next."""
         view = _abi.wq_view()
-        while lib.wq_batch_next_sized(self.raw, view, ctypes.sizeof(view)):
+        while lib.wq_items_next_sized(self.raw, view, ctypes.sizeof(view)):
             yield view
 
     def key(self, view: _abi.wq_view) -> bytes:
@@ -41,16 +41,16 @@ class Records:
 
 
 def raise_failed(failed: Sequence[tuple[bytes, OSError]]) -> None:
-    """Raise BatchError if there are failed keys."""
+    """Raise KeysFailed if there are failed keys."""
     if failed:
         first = failed[0][1]
-        error = BatchError(first.errno, f"{len(failed)} keys failed, the first: {first.strerror}",
+        error = KeysFailed(first.errno, f"{len(failed)} keys failed, the first: {first.strerror}",
                            first.filename)
         error.failed = list(failed)
         raise error
 
 
-def add(send: Callable[[_abi.wq_batch], int], keys: Iterable[bytes], priority: int = 0,
+def add(send: Callable[[_abi.wq_items], int], keys: Iterable[bytes], priority: int = 0,
         delay: int = 0, flags: int = 0) -> int:
     """Add keys, as many in a call of send() as an array can hold.
 
@@ -63,12 +63,12 @@ def add(send: Callable[[_abi.wq_batch], int], keys: Iterable[bytes], priority: i
         checked(send(records.raw))
         failed.extend(records.failed())
         count = sum(view.result == 1 for view in records)
-        lib.wq_batch_reset(records.raw)
+        lib.wq_items_reset(records.raw)
         return count
 
     with Records() as records:
         for key in keys:
-            put = (lib.wq_batch_put_priority, records.raw, key, len(key), priority, delay, flags)
+            put = (lib.wq_items_put_priority, records.raw, key, len(key), priority, delay, flags)
             result = call(*put)
             if result == -errno.E2BIG:          # the array is full
                 new += flush()
@@ -80,13 +80,13 @@ def add(send: Callable[[_abi.wq_batch], int], keys: Iterable[bytes], priority: i
     return new
 
 
-class Batch(Sequence[Item]):
+class Items(Sequence[Item]):
     """Items that one call got.
 
-    Each item can be ended by itself. As a context manager, a batch ends the runs of the other
+    Each item can be ended by itself. As a context manager, it ends the runs of the other
     items: in one call as done if the body ends, and each as Item does if the body raises.
 
-    failed: items of the batch before that were no longer held, see next()
+    failed: items from before that were no longer held, see next()
 
     >>> import wq
     >>> q = wq.open()
@@ -120,24 +120,24 @@ class Batch(Sequence[Item]):
         return len(self._items)
 
     def __repr__(self) -> str:
-        return f"<wq.Batch of {len(self)} items>"
+        return f"<wq.Items of {len(self)} items>"
 
     def done(self) -> None:
         """End the runs of all items that are held as successes, in one call.
 
-        Raises BatchError if some are no longer held. The other runs have ended.
+        Raises KeysFailed if some are no longer held. The other runs have ended.
         """
         with Records() as records:
             held = self._put(records, _abi.WQ_OUTCOME_FORGET)
             if held:
-                checked(call(lib.wq_done_batch, self._queue.fileno(), records.raw))
+                checked(call(lib.wq_done_many, self._queue.fileno(), records.raw))
                 self._after(records, held, ended=True)
 
-    def next(self, most: int = 0, timeout: float | None = None) -> "Batch":
+    def next(self, most: int = 0, timeout: float | None = None) -> "Items":
         """done(), and Queue.get_many(), in one call.
 
         If some items are no longer held, the runs of the others have ended, and the attribute
-        failed of the new batch has pairs of a key and its error. If the get fails, the runs have
+        failed of the new Items has pairs of a key and its error. If the get fails, the runs have
         ended, and it raises as Queue.get_many().
         """
         limit = until(timeout)
@@ -155,18 +155,18 @@ class Batch(Sequence[Item]):
     def touch(self) -> None:
         """Restart the leases of all items that are held, in one call.
 
-        Raises BatchError if some are no longer held.
+        Raises KeysFailed if some are no longer held.
         """
         with Records() as records:
             held = self._put(records, 0)
             if held:
-                checked(call(lib.wq_touch_batch, self._queue.fileno(), records.raw))
+                checked(call(lib.wq_touch_many, self._queue.fileno(), records.raw))
                 self._after(records, held, ended=False)
 
     def _put(self, records: Records, outcome: int) -> list[Item]:
         held = [item for item in self._items if item.held]
         for item in held:
-            checked(call(lib.wq_batch_put_done, records.raw, item.key, item._raw.len,
+            checked(call(lib.wq_items_put_done, records.raw, item.key, item._raw.len,
                          item._raw.token, 0, outcome))
         return held
 
@@ -179,7 +179,7 @@ class Batch(Sequence[Item]):
         self._note(records, held, ended)
         raise_failed(records.failed())
 
-    def __enter__(self) -> "Batch":
+    def __enter__(self) -> "Items":
         for item in self._items:
             item.__enter__()
         return self
@@ -193,7 +193,7 @@ class Batch(Sequence[Item]):
             self.done()
 
 
-def get(queue: Consumer, most: int, timeout: int, done: Records | None = None) -> Batch:
+def get(queue: Consumer, most: int, timeout: int, done: Records | None = None) -> Items:
     """Get keys, see Queue.get_many(). done: keys whose runs end before, in the same call."""
     items: list[Item] = []
     fd, most = queue.fileno(), in_range("most", most)
@@ -201,9 +201,9 @@ def get(queue: Consumer, most: int, timeout: int, done: Records | None = None) -
         try:
             result = -errno.EINTR
             if done:
-                result = call(lib.wq_done_get_batch, fd, done.raw, records.raw, most, timeout)
+                result = call(lib.wq_done_get_many, fd, done.raw, records.raw, most, timeout)
             if result == -errno.EINTR:          # the runs have ended already
-                result = wait(lib.wq_get_batch, fd, records.raw, most, timeout)
+                result = wait(lib.wq_get_many, fd, records.raw, most, timeout)
             checked(result)
             for view in records:
                 items.append(Item._of_view(queue, view))
@@ -214,4 +214,4 @@ def get(queue: Consumer, most: int, timeout: int, done: Records | None = None) -
                 pass            # to the first record again
             items += [Item._of_view(queue, view) for view in islice(records, len(items), None)]
             raise
-    return Batch(queue, items)
+    return Items(queue, items)

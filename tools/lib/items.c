@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only
 /*
- * libwq: batches.  A batch owns a packed array of records, in the format of the kernel, and an
- * array of results.
+ * libwq: many keys in one call.  A struct wq_items owns a packed array of records, in the format of
+ * the kernel, and an array of results.
  */
 #include <stdlib.h>
 
 #include "internal.h"
 
-static int batch_alloc(struct wq_batch *b, uint32_t room)
+static int items_alloc(struct wq_items *b, uint32_t room)
 {
 	void *recs;
 
@@ -23,9 +23,9 @@ static int batch_alloc(struct wq_batch *b, uint32_t room)
 
 /*
  * Allocate a result for each record, and behind all results a token for each, which
- * wq_add_batch() needs.
+ * wq_add_many() needs.
  */
-static int batch_alloc_results(struct wq_batch *b)
+static int items_alloc_results(struct wq_items *b)
 {
 	uint32_t room = b->results_room ? b->results_room : 64;
 	int32_t *results;
@@ -42,8 +42,8 @@ static int batch_alloc_results(struct wq_batch *b)
 	return 0;
 }
 
-/* wq_batch_next() must not return the results of keys that were replaced. */
-static void batch_clear_results(struct wq_batch *b, uint32_t from, uint32_t to)
+/* wq_items_next() must not return the results of keys that were replaced. */
+static void items_clear_results(struct wq_items *b, uint32_t from, uint32_t to)
 {
 	if (to > b->results_room)
 		to = b->results_room;
@@ -51,14 +51,14 @@ static void batch_clear_results(struct wq_batch *b, uint32_t from, uint32_t to)
 		memset(b->results + from, 0, (to - from) * sizeof(*b->results));
 }
 
-static void batch_rewind(struct wq_batch *b)
+static void items_rewind(struct wq_items *b)
 {
 	b->next = 0;
 	b->index = 0;
 }
 
 /* The records of a list have another layout, which no verb accepts. */
-static bool batch_refuse_listed(const struct wq_batch *b)
+static bool items_refuse_listed(const struct wq_items *b)
 {
 	if (b->listed)
 		errno = EINVAL;
@@ -66,7 +66,7 @@ static bool batch_refuse_listed(const struct wq_batch *b)
 }
 
 /* Make room for a record of @size bytes more. */
-static int batch_grow(struct wq_batch *b, uint32_t size)
+static int items_grow(struct wq_items *b, uint32_t size)
 {
 	uint32_t room = b->room ? b->room : 4096;
 
@@ -76,70 +76,70 @@ static int batch_grow(struct wq_batch *b, uint32_t size)
 	}
 	while (room < b->used + size)
 		room *= 2;
-	return batch_alloc(b, room);
+	return items_alloc(b, room);
 }
 
-/* So what batch_grow() has made room for is no more than an array. */
+/* So what items_grow() has made room for is no more than an array. */
 _Static_assert(!(WQ_MAX_ARRAY % 4096) && !(WQ_MAX_ARRAY & (WQ_MAX_ARRAY - 1)), "a power of two");
 
-int wq_batch_put(struct wq_batch *b, const void *key, size_t len, uint64_t token)
+int wq_items_put(struct wq_items *b, const void *key, size_t len, uint64_t token)
 {
 	uint32_t size = len <= WQ_MAX_KEY ? WQ_REC_SIZE(len) : 0;
 
-	if (batch_refuse_listed(b))
+	if (items_refuse_listed(b))
 		return -1;
-	if (b->used + size > b->room && batch_grow(b, size))
+	if (b->used + size > b->room && items_grow(b, size))
 		return -1;
 	if (rec_fill(rec_at(b, b->used), key, len, token))
 		return -1;
-	batch_clear_results(b, b->count, b->count + 1);
+	items_clear_results(b, b->count, b->count + 1);
 	b->used += size;
 	b->count++;
 	b->got |= token != 0;
-	batch_rewind(b);
+	items_rewind(b);
 	return 0;
 }
 
-int wq_batch_put_done(struct wq_batch *b, const void *key, size_t len, uint64_t token,
+int wq_items_put_done(struct wq_items *b, const void *key, size_t len, uint64_t token,
 		      int64_t delay, unsigned int outcome)
 {
 	uint32_t offset = b->used;
 	struct wq_rec unused;
 
 	/* Check the outcome first: a key that was put could not be removed again. */
-	if (rec_set_delay(&unused, delay, outcome) || wq_batch_put(b, key, len, token))
+	if (rec_set_delay(&unused, delay, outcome) || wq_items_put(b, key, len, token))
 		return -1;
 	return rec_set_delay(rec_at(b, offset), delay, outcome);
 }
 
-int wq_batch_put_after(struct wq_batch *b, const void *key, size_t len, int64_t delay,
+int wq_items_put_after(struct wq_items *b, const void *key, size_t len, int64_t delay,
 		       unsigned int flags)
 {
-	return wq_batch_put_done(b, key, len, 0, delay, add_flags(flags));
+	return wq_items_put_done(b, key, len, 0, delay, add_flags(flags));
 }
 
-int wq_batch_put_priority(struct wq_batch *b, const void *key, size_t len, int priority,
+int wq_items_put_priority(struct wq_items *b, const void *key, size_t len, int priority,
 			  int64_t delay, unsigned int flags)
 {
 	uint32_t offset = b->used;
 	struct wq_rec unused;
 
 	if (rec_set_priority(&unused, priority) ||
-	    wq_batch_put_done(b, key, len, 0, delay, flags))
+	    wq_items_put_done(b, key, len, 0, delay, flags))
 		return -1;
 	return rec_set_priority(rec_at(b, offset), priority);
 }
 
-void wq_batch_reset(struct wq_batch *b)
+void wq_items_reset(struct wq_items *b)
 {
 	b->count = 0;
 	b->used = 0;
 	b->listed = false;
 	b->got = false;
-	batch_rewind(b);
+	items_rewind(b);
 }
 
-void wq_batch_free(struct wq_batch *b)
+void wq_items_free(struct wq_items *b)
 {
 	free(b->recs);
 	free(b->results);
@@ -171,13 +171,13 @@ static uint32_t view_list_rec(struct wq_view *v, const struct wq_list_rec *rec)
 	return WQ_LIST_REC_SIZE(rec->len);
 }
 
-bool wq_batch_next_sized(struct wq_batch *b, struct wq_view *v, size_t size)
+bool wq_items_next_sized(struct wq_items *b, struct wq_view *v, size_t size)
 {
 	struct wq_view view;
 	const void *rec;
 
 	if (b->index == b->count) {
-		batch_rewind(b);
+		items_rewind(b);
 		return false;
 	}
 	rec = rec_at(b, b->next);
@@ -188,13 +188,13 @@ bool wq_batch_next_sized(struct wq_batch *b, struct wq_view *v, size_t size)
 	return true;
 }
 
-static struct wq_keys batch_keys(const struct wq_batch *b)
+static struct wq_keys items_keys(const struct wq_items *b)
 {
 	return (struct wq_keys){ .addr = addr(b->recs), .size = b->used, .count = b->count };
 }
 
-/* The end of a call on all keys of a batch, which returned @ret and changed @keys. */
-static int batch_called(struct wq_batch *b, const struct wq_keys *keys, int ret)
+/* The end of a call on all keys of a struct wq_items, which returned @ret and changed @keys. */
+static int items_called(struct wq_items *b, const struct wq_keys *keys, int ret)
 {
 	uint32_t handled = b->count;
 	uint32_t i;
@@ -214,87 +214,87 @@ static int batch_called(struct wq_batch *b, const struct wq_keys *keys, int ret)
 	return handled;
 }
 
-static int batch_call(int q, struct wq_batch *b, keys_verb verb)
+static int items_call(int q, struct wq_items *b, keys_verb verb)
 {
-	struct wq_keys keys = batch_keys(b);
+	struct wq_keys keys = items_keys(b);
 
-	return batch_called(b, &keys, verb(q, &keys, b->results));
+	return items_called(b, &keys, verb(q, &keys, b->results));
 }
 
-static int batch_call_add(int q, struct wq_batch *b, struct wq_mark *marks)
+static int items_call_add(int q, struct wq_items *b, struct wq_mark *marks)
 {
-	struct wq_keys keys = batch_keys(b);
+	struct wq_keys keys = items_keys(b);
 
-	return batch_called(b, &keys, keys_add_marked(q, &keys, b->results, marks));
+	return items_called(b, &keys, keys_add_marked(q, &keys, b->results, marks));
 }
 
-int wq__add_batch(int q, struct wq_batch *b, struct wq_mark *marks)
+int wq__add_items(int q, struct wq_items *b, struct wq_mark *marks)
 {
 	struct wq_rec *rec;
 	uint32_t i, offset;
 	uint64_t *tokens;
 	int ret;
 
-	batch_rewind(b);
+	items_rewind(b);
 	if (!b->count)
 		return 0;
-	if (batch_refuse_listed(b) || batch_alloc_results(b))
+	if (items_refuse_listed(b) || items_alloc_results(b))
 		return -1;
 	if (!b->got)
-		return batch_call_add(q, b, marks);
+		return items_call_add(q, b, marks);
 
 	/*
 	 * Add refuses records with a token.  Restore the tokens afterwards, so that keys
 	 * from one queue can be added to another and then be done in the first.
 	 */
 	tokens = (uint64_t *)(b->results + b->results_room);
-	batch_for_each(b, i, offset, rec) {
+	items_for_each(b, i, offset, rec) {
 		tokens[i] = rec->token;
-		/* The level of the run; the other queue may have no levels. */
+		/* The priority of the run; the other queue may have no priorities. */
 		if (rec->token)
 			rec->priority = 0;
 		rec->token = 0;
 		rec->failures = 0;
 		rec->given_back = 0;
 	}
-	ret = batch_call_add(q, b, marks);
-	batch_for_each(b, i, offset, rec)
+	ret = items_call_add(q, b, marks);
+	items_for_each(b, i, offset, rec)
 		rec->token = tokens[i];
 	return ret;
 }
 
-int wq_add_batch(int q, struct wq_batch *b)
+int wq_add_many(int q, struct wq_items *b)
 {
-	return wq__add_batch(q, b, NULL);
+	return wq__add_items(q, b, NULL);
 }
 
-/* No batch_rewind(): touch is called between two keys of a batch. */
-int wq_touch_batch(int q, struct wq_batch *b)
+/* No items_rewind(): touch is called between two keys of a struct wq_items. */
+int wq_touch_many(int q, struct wq_items *b)
 {
-	if (batch_refuse_listed(b) || batch_alloc_results(b))
+	if (items_refuse_listed(b) || items_alloc_results(b))
 		return -1;
-	return b->count ? batch_call(q, b, keys_touch) : 0;
+	return b->count ? items_call(q, b, keys_touch) : 0;
 }
 
 /* The kernel ignores the failures and given_back of the records. */
-static int batch_prepare_done(struct wq_batch *b)
+static int items_prepare_done(struct wq_items *b)
 {
-	batch_rewind(b);
-	return batch_refuse_listed(b) || batch_alloc_results(b) ? -1 : 0;
+	items_rewind(b);
+	return items_refuse_listed(b) || items_alloc_results(b) ? -1 : 0;
 }
 
-int wq_done_batch(int q, struct wq_batch *b)
+int wq_done_many(int q, struct wq_items *b)
 {
-	if (batch_prepare_done(b))
+	if (items_prepare_done(b))
 		return -1;
-	return b->count ? batch_call(q, b, keys_done) : 0;
+	return b->count ? items_call(q, b, keys_done) : 0;
 }
 
 /* Allocate what one get or list can return at most, and point @keys to it. */
-static int batch_prepare_get(struct wq_batch *b, unsigned int max, struct wq_keys *keys)
+static int items_prepare_get(struct wq_items *b, unsigned int max, struct wq_keys *keys)
 {
-	wq_batch_reset(b);
-	if (batch_alloc(b, WQ_MAX_OUT))
+	wq_items_reset(b);
+	if (items_alloc(b, WQ_MAX_OUT))
 		return -1;
 	keys->addr = addr(b->recs);
 	keys->size = WQ_MAX_OUT;
@@ -302,29 +302,29 @@ static int batch_prepare_get(struct wq_batch *b, unsigned int max, struct wq_key
 	return 0;
 }
 
-static int batch_finish_get(struct wq_batch *b, const struct wq_keys *keys)
+static int items_finish_get(struct wq_items *b, const struct wq_keys *keys)
 {
 	b->count = keys->count;
 	b->used = keys->size;
 	b->got = true;
-	batch_clear_results(b, 0, b->count);
+	items_clear_results(b, 0, b->count);
 	return b->count;
 }
 
-int wq_get_batch(int q, struct wq_batch *b, unsigned int max, int64_t timeout)
+int wq_get_many(int q, struct wq_items *b, unsigned int max, int64_t timeout)
 {
 	struct wq_get arg = { .size = sizeof(arg) };
 
 	set_wait(timeout, &arg.timeout, &arg.deadline);
-	if (batch_prepare_get(b, max, &arg.keys) || ioctl(q, WQ_IOC_GET, &arg) < 0)
+	if (items_prepare_get(b, max, &arg.keys) || ioctl(q, WQ_IOC_GET, &arg) < 0)
 		return -1;
-	return batch_finish_get(b, &arg.keys);
+	return items_finish_get(b, &arg.keys);
 }
 
 /* The result of a key that the kernel did not handle; no errno has this value. */
 #define UNHANDLED	INT32_MIN
 
-int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsigned int max,
+int wq_done_get_many(int q, struct wq_items *done, struct wq_items *next, unsigned int max,
 		      int64_t timeout)
 {
 	struct wq_done arg = {
@@ -340,8 +340,8 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
 		return -1;
 	}
 	if (!done->count)
-		return wq_get_batch(q, next, max, timeout);
-	if (batch_prepare_get(next, max, &arg.next) || batch_prepare_done(done))
+		return wq_get_many(q, next, max, timeout);
+	if (items_prepare_get(next, max, &arg.next) || items_prepare_done(done))
 		return -1;
 	for (i = 0; i < done->count; i++)
 		done->results[i] = UNHANDLED;
@@ -359,30 +359,30 @@ int wq_done_get_batch(int q, struct wq_batch *done, struct wq_batch *next, unsig
 		errno = err;
 		return -1;
 	}
-	return batch_finish_get(next, &arg.next);
+	return items_finish_get(next, &arg.next);
 }
 
-static int list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor, uint32_t flags)
+static int list(int q, struct wq_items *b, unsigned int max, uint64_t *cursor, uint32_t flags)
 {
 	struct wq_list arg = { .size = sizeof(arg), .flags = flags, .cursor = *cursor };
 	int ret;
 
-	if (batch_prepare_get(b, max, &arg.keys))
+	if (items_prepare_get(b, max, &arg.keys))
 		return -1;
 	ret = ioctl(q, WQ_IOC_LIST, &arg);
 	*cursor = arg.cursor;		/* EINTR advances it, other errors leave it. */
 	if (ret < 0)
 		return -1;
 	b->listed = true;
-	return batch_finish_get(b, &arg.keys);
+	return items_finish_get(b, &arg.keys);
 }
 
-int wq_list(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
+int wq_list(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
 {
 	return list(q, b, max, cursor, 0);
 }
 
-int wq_list_since(int q, struct wq_batch *b, unsigned int max, uint64_t *cursor)
+int wq_list_since(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
 {
 	return list(q, b, max, cursor, WQ_LIST_SINCE);
 }

@@ -116,15 +116,15 @@ func (m *many) report(i int, result int32) {
 	m.result(i, 0, m.q.fail(m.op, m.key(i), errno))
 }
 
-// A Result is what an add of a batch returned, see Add.
+// A Result is what an add of several returned, see Add.
 type Result struct {
 	New bool
 	Err error
 }
 
-// AddBatch adds keys in order, with as few calls of the kernel as possible. Each key has a result
+// AddMany adds keys in order, with as few calls of the kernel as possible. Each key has a result
 // of its own. If the call as a whole fails, the keys beyond the results were not added.
-func (q *Queue) AddBatch(entries []Entry) ([]Result, error) {
+func (q *Queue) AddMany(entries []Entry) ([]Result, error) {
 	results := make([]Result, 0, len(entries))
 	for i := range entries {
 		if e := &entries[i]; e.Priority != int(int8(e.Priority)) {
@@ -142,13 +142,13 @@ func (q *Queue) AddBatch(entries []Entry) ([]Result, error) {
 	return results, m.run()
 }
 
-// DoneBatch ends the runs of items. Each has an error of its own, or nil.
-func (q *Queue) DoneBatch(items []Item, o Outcome) ([]error, error) {
+// DoneMany ends the runs of items. Each has an error of its own, or nil.
+func (q *Queue) DoneMany(items []Item, o Outcome) ([]error, error) {
 	return q.ofItems("done", cIocDone, items, o)
 }
 
-// TouchBatch restarts the leases of items. Each has an error of its own, or nil.
-func (q *Queue) TouchBatch(items []Item) ([]error, error) {
+// TouchMany restarts the leases of items. Each has an error of its own, or nil.
+func (q *Queue) TouchMany(items []Item) ([]error, error) {
 	return q.ofItems("touch", cIocTouch, items, 0)
 }
 
@@ -163,9 +163,9 @@ func (q *Queue) ofItems(op string, verb uintptr, items []Item, o Outcome) ([]err
 	return errs, m.run()
 }
 
-// DoneGetBatch ends the runs of items as DoneBatch does, and takes up to n keys as GetBatch does.
+// DoneGetMany ends the runs of items as DoneMany does, and takes up to n keys as GetMany does.
 // If a key is ready, this is one call. It returns an error for each item, and the error of the get.
-func (q *Queue) DoneGetBatch(ctx context.Context, items []Item, o Outcome, n int) (
+func (q *Queue) DoneGetMany(ctx context.Context, items []Item, o Outcome, n int) (
 	next []Item, errs []error, err error,
 ) {
 	words := 0
@@ -173,8 +173,8 @@ func (q *Queue) DoneGetBatch(ctx context.Context, items []Item, o Outcome, n int
 		words += recWords(len(items[i].Key))
 	}
 	if len(items) == 0 || n < 1 || words*8 > cMaxArray || ctx.Err() != nil {
-		if errs, err = q.DoneBatch(items, o); err == nil {
-			next, err = q.GetBatch(ctx, n)
+		if errs, err = q.DoneMany(items, o); err == nil {
+			next, err = q.GetMany(ctx, n)
 		}
 		return next, errs, err
 	}
@@ -212,7 +212,7 @@ func (q *Queue) DoneGetBatch(ctx context.Context, items []Item, o Outcome, n int
 	case nil:
 		return q.itemsOf(r.buf[words:], int(r.done.next.count)), errs, nil
 	case syscall.EAGAIN:
-		next, err = q.GetBatch(ctx, n)
+		next, err = q.GetMany(ctx, n)
 		return next, errs, err
 	}
 	return nil, errs, q.fail("get", "", err)
@@ -236,9 +236,9 @@ func (q *Queue) itemsOf(words []uint64, n int) []Item {
 	return items
 }
 
-// GetBatch waits for a key, and takes up to n keys that are ready, as many as fit in 8 KiB. All of
+// GetMany waits for a key, and takes up to n keys that are ready, as many as fit in 8 KiB. All of
 // them count as processing: no other consumer gets them until their runs have ended.
-func (q *Queue) GetBatch(ctx context.Context, n int) ([]Item, error) {
+func (q *Queue) GetMany(ctx context.Context, n int) ([]Item, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

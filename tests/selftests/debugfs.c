@@ -246,12 +246,12 @@ TEST_F(debugfs, times_of_metrics_are_seconds)
 			   ns_of(self->text, "\noldest_seconds")));
 }
 
-TEST_F(debugfs, levels_are_shown_from_the_highest)
+TEST_F(debugfs, priorities_are_shown_from_the_highest)
 {
 	static const char levels[] =
 		"\nready_keys                           3\n"
-		"  level 127                          1\n"
-		"  level -128                         2\n"
+		"  priority 127                       1\n"
+		"  priority -128                      2\n"
 		"blocked_keys                         0\n";
 
 	self->q = open_shown(self->name, (struct wq_attrs){ .order = WQ_ORDER_PRIORITY });
@@ -264,9 +264,9 @@ TEST_F(debugfs, levels_are_shown_from_the_highest)
 			     "N: open, 1 consumers\n"
 			     "processing: 0\n"
 			     "ready: 3, of these given back: 0\n"
-			     "  \"low\", for T, level -128\n"
-			     "  \"high\", for T, level 127\n"
-			     "  \"second\", for T, level -128\n"
+			     "  \"low\", for T, priority -128\n"
+			     "  \"high\", for T, priority 127\n"
+			     "  \"second\", for T, priority -128\n"
 			     "delayed: 0\n"
 			     "parked: 0\n"));
 }

@@ -65,6 +65,12 @@ device_for_all() {
 full() { "$@" >/dev/full; }
 closed() { "$@" >&8; }
 
+# state QUEUE KEY: the states of the key, and those of these numbers that are not 0
+state() {
+	"$WQCTL" show "$@" |
+		sed -nE 's/^state +//p; s/^(failures|given_back|priority) +([^ 0].*)/\1 \2/p'
+}
+
 # with_shim FAULT ARGUMENT...: wqctl with a fault of wqctl_shim.c
 with_shim() {
 	SHIM=$1 LD_PRELOAD=${0%/*}/shim/wqctl_shim.so "$WQCTL_SHARED" "${@:2}"
@@ -442,8 +448,8 @@ test_add_after_delays_a_key_by_any_unit_of_time() {
 	queue
 	status 0 wq add --after 2h $q later
 	is "delayed, ready" "1 0" "$(stats delayed ready)"
-	status 0 wq query $q later
-	is state delayed "$(<"$out")"
+	status 0 wq show $q later
+	is state delayed "$(state $q later)"
 	status 3 wq get $q
 	status 0 wq add --after 50ms $q sooner
 	is key sooner "$(wq get -t 20s $q)"
@@ -475,10 +481,9 @@ test_add_rate_limited_counts_a_failure_until_cancel() {
 	queue --limiter exponential:1h:1h
 	status 0 wq add -v --rate-limited $q k < <(:)
 	prints "1 added, 0 coalesced"
-	status 0 wq query $q k
-	is query $'delayed,failed\nfailures 1' "$(<"$out")"
+	is query $'delayed,failed\nfailures 1' "$(state $q k)"
 	status 0 wq add --rate-limited $q < <(echo k)
-	is query $'delayed,failed\nfailures 2' "$(wq query $q k)"
+	is query $'delayed,failed\nfailures 2' "$(state $q k)"
 	has ls $'\n'"delayed,failed " "$(wq ls $q)"
 	is "failed, retained, retries" "1 0 2" "$(stats failed retained retries)"
 	is cancel delayed,failed "$(wq cancel $q k)"
@@ -631,12 +636,12 @@ test_done_fd_needs_the_descriptor_that_holds_the_key() {
 	consumer 7 6
 	wq add --fd 7 a b
 	is key a "$(wq get --fd 7)"
-	is state "processing,mine" "$(wq query --fd 7 a)"
+	is state "processing,mine" "$(state --fd 7 a)"
 	wq add $q a
-	is state "processing,dirty" "$(wq query $q a)"
+	is state "processing,dirty" "$(state $q a)"
 	reports 1 "another consumer holds it" wq done --fd 6 a
 	status 0 wq done --fd 7 a
-	is state ready "$(wq query $q a)"
+	is state ready "$(state $q a)"
 	reports 1 "does not hold the key 'a'" wq done --fd 7 a
 }
 
@@ -647,13 +652,13 @@ test_done_retry_after_and_forget_set_the_outcome() {
 	wq add $q retry after both
 	wq get -n 3 --fd 7 >/dev/null
 	status 0 wq done --fd 7 --retry retry
-	is query $'delayed,failed\nfailures 1' "$(wq query $q retry)"
+	is query $'delayed,failed\nfailures 1' "$(state $q retry)"
 	status 0 wq done --fd 7 --after 2h after
-	is query delayed "$(wq query $q after)"
+	is query delayed "$(state $q after)"
 	status 0 wq add --rate-limited $q both
-	is query $'processing,delayed,failed,mine\nfailures 1' "$(wq query --fd 7 both)"
+	is query $'processing,delayed,failed,mine\nfailures 1' "$(state --fd 7 both)"
 	status 0 wq done --fd 7 --forget --after 2h both
-	is query delayed "$(wq query $q both)"
+	is query delayed "$(state $q both)"
 	for k in --forget '--after 1s'; do
 		reports 2 "--retry can't be combined with" wq done --fd 7 --retry $k k
 	done
@@ -736,10 +741,10 @@ test_key_given_back_twice_fails_and_appears_everywhere() {
 	queue --limiter exponential:1h:1h
 	wq add $q poison
 	give_back poison
-	is query $'ready\ngiven_back 1' "$(wq query $q poison)"
+	is query $'ready\ngiven_back 1' "$(state $q poison)"
 	give_back poison
 	wq add $q other
-	is query $'delayed,failed\nfailures 1\ngiven_back 2' "$(wq query $q poison)"
+	is query $'delayed,failed\nfailures 1\ngiven_back 2' "$(state $q poison)"
 	is "given back, failed, retries, delayed" "2 1 1 1" \
 		"$(stats given_back given_back_failed retries delayed)"
 	matches ls "^delayed,failed +- +[0-9]+m[0-9]+s +1 +2 +- " "$(row poison)"
@@ -756,7 +761,7 @@ test_key_given_back_twice_fails_and_appears_everywhere() {
 	matches top "delayed,failed +- +[0-9]+m[0-9]+s +1 +2 +- +poison" "$(<"$out")"
 	wq add $q poison
 	is keys "other poison" "$(wq get -n 9 $q | words)"
-	is query delayed "$(wq query $q poison)"
+	is query delayed "$(state $q poison)"
 }
 
 test_touch_restarts_the_lease() {
@@ -792,14 +797,14 @@ test_touch_without_leases_checks_that_the_descriptor_holds_the_key() {
 	reports 1 "descriptor 7 does not hold the key 'none': nobody got it" wq touch --fd 7 none b
 }
 
-# ---- query, cancel, forget
+# ---- cancel, forget
 
 test_cancel_drops_a_key_and_prints_its_state() {
 	queue
 	wq add $q a b
 	is state ready "$(wq cancel $q a)"
 	status 3 wq cancel $q a
-	reports 3 "has no key 'a'" wq query $q a
+	reports 3 "has no key 'a'" wq show $q a
 	is keys b "$(wq get -n 9 $q)"
 }
 
@@ -808,10 +813,10 @@ test_forget_resets_failures_and_leaves_the_delay() {
 	wq add --rate-limited $q a b
 	wq add --rate-limited $q b
 	status 0 wq forget $q a unknown b
-	is "a, b" "delayed delayed" "$(wq query $q a) $(wq query $q b)"
+	is "a, b" "delayed delayed" "$(state $q a) $(state $q b)"
 	is "failed, delayed" "0 2" "$(stats failed delayed)"
 	wq add --rate-limited $q b
-	is b $'delayed,failed\nfailures 1' "$(wq query $q b)"
+	is b $'delayed,failed\nfailures 1' "$(state $q b)"
 	reports 2 "a key has 1 to 1024 bytes" wq forget $q ''
 	reports 2 "a key is missing" wq forget $q
 }
@@ -2077,7 +2082,7 @@ test_disable_refuses_adds_until_enable() {
 	is states "ready idle" "$(words <"$out")"
 	reports 1 "a key is disabled" wq add $q a
 	reports 1 "the key 'a' is disabled" wq add --wait $q a
-	is query disabled "$(wq query $q a)"
+	is query disabled "$(state $q a)"
 	is "disabled, keys" "2 2" "$(stats disabled keys)"
 	status 0 wq ls --json $q
 	holds '[.[] | .state] == [["disabled"], ["disabled"]]'
@@ -2103,7 +2108,7 @@ test_disable_waits_for_the_run_in_progress() {
 	asleep $!
 	wq done --fd 7 a
 	wait $! || fail "disable: status $?"
-	is query disabled "$(wq query $q a)"
+	is query disabled "$(state $q a)"
 }
 
 test_pause_and_disable_are_for_the_owner() {
@@ -2569,7 +2574,7 @@ test_kick_makes_parked_keys_ready() {
 	queue
 	park 'no disk' a
 	park '' b c
-	is state parked,failed "$(wq query $q a | head -n 1)"
+	is state parked,failed "$(state $q a | head -n 1)"
 	status 0 wq ls --parked $q
 	matches row '^ *[0-9.]+[mu]?s +1 - +a: no disk$' "$(grep ': ' "$out" | tail -n 1)"
 	is rows 4 "$(wc -l <"$out")"
@@ -2581,7 +2586,7 @@ test_kick_makes_parked_keys_ready() {
 	status 0 wq top -b -d 0.1 -n 1
 	matches top "$q .* 3 +-"$'\n' "$(<"$out")"$'\n'
 	status 0 wq kick $q a
-	is state ready "$(wq query $q a)"
+	is state ready "$(state $q a)"
 	reports 3 "the key 'a' is not parked" wq kick $q a other
 	prints "the key 'other' is not parked"
 	status 0 wq kick --count 1 $q
@@ -2631,7 +2636,7 @@ test_run_once_waits_for_retries_but_not_for_delayed_keys() {
 	status 0 wq run -j 2 --once $q -- sh -c "echo {} >>$dir/ran
 		[ {} != bad ] || [ -e $dir/again ] || { : >$dir/again; exit 7; }"
 	is ran "4 bad" "$(wc -l <"$dir/ran") $(tail -n 1 "$dir/ran")"
-	is "left, state" "1 delayed" "$(stats keys) $(wq query $q later)"
+	is "left, state" "1 delayed" "$(stats keys) $(state $q later)"
 }
 
 test_run_once_does_not_wait_for_a_retained_key() {
@@ -2665,7 +2670,7 @@ test_run_sigterm_leaves_a_pending_retry() {
 	kill -TERM $!
 	wait $!
 	is status 0 $?
-	is query $'delayed,failed\nfailures 1' "$(wq query $q k)"
+	is query $'delayed,failed\nfailures 1' "$(state $q k)"
 }
 
 test_run_without_memory_tries_again() {
@@ -2693,7 +2698,7 @@ test_run_drops_a_key_with_a_nul() {
 }
 
 is_ready() { # KEY
-	[[ $("$WQCTL" query $q "$1") == ready* ]]
+	[[ $(state $q "$1") == ready* ]]
 }
 
 test_run_of_a_missing_command_leaves_the_key() {
@@ -3190,7 +3195,7 @@ test_help_lists_every_command() {
 	local c all
 	status 0 wq --help
 	all=$(<"$out")
-	for c in create set unlink add get touch done forget bind query cancel ls show stat top metrics \
+	for c in create set unlink add get touch done forget bind cancel ls show stat top metrics \
 		info shutdown run; do
 		has --help $'\n'"  $c " "$all"
 		status 0 wq $c --help
@@ -3208,7 +3213,7 @@ test_missing_queue_advice_names_create_or_ls() {
 		status 1 wq $c
 		prints "there is no queue of that name; create it first: wqctl create no.such"
 	done
-	for c in "unlink no.such" "stat no.such" "ls no.such" "show no.such k" "query no.such k" \
+	for c in "unlink no.such" "stat no.such" "ls no.such" "show no.such k" \
 		"cancel no.such k" "forget no.such k" "shutdown no.such" "metrics no.such" \
 		"top --batch no.such"; do
 		reports 1 "there is no queue of that name; wqctl ls lists the queues" wq $c

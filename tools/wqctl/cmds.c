@@ -567,27 +567,6 @@ static int each_key(const struct args *a, int oflag,
 	return ret;
 }
 
-static int query_print(int q, const void *key, size_t len)
-{
-	struct wq_key_info info;
-
-	if (wq_query_info(q, key, len, &info))
-		return -1;
-	puts(state_text(info.state));
-	if (info.failures)
-		printf("failures %u\n", info.failures);
-	if (info.given_back)
-		printf("given_back %u\n", info.given_back);
-	if (info.priority)
-		printf("priority %d\n", info.priority);
-	return 0;
-}
-
-int cmd_query(const struct args *a)
-{
-	return each_key(a, O_RDONLY, query_print, report_unknown);
-}
-
 static int cancel_print(int q, const void *key, size_t len)
 {
 	int state = wq_cancel(q, key, len);

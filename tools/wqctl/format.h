@@ -14,7 +14,7 @@
  *	key STATE [NAME=VALUE]... "KEY"		a key, see below
  *	end LINES CHECKSUM			of all lines before this one
  *
- * STATE is of the words of wqctl query, without failed, and of requeued (ready ahead of all others)
+ * STATE is of the words of wqctl show, without failed, and of requeued (ready ahead of all others)
  * and idle (a key that only has failures).  The values of a key are failures, given-back, priority,
  * due (the time until its delay ends), age, error and reason.  Keys are in the order in which they
  * are restored: those in processing, the requeued ones, the other ready ones,

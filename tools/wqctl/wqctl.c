@@ -320,13 +320,6 @@ static const struct command commands[] = {
 		},
 		.run = cmd_bind, .queue = BY_BOTH, .needs_queue = true,
 	}, {
-		.name = "query", .args = "QUEUE KEY\n--fd N KEY",
-		.doc = "Print the state of a key; wqctl show prints more."
-			"\vStates: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted; another line has the number, such as \"failures 3\"), parked (given up, see wqctl kick), disabled (adds fail, see wqctl disable), mine (the descriptor of --fd holds it). If runs of the key in a row were given back, another line has their number, such as \"given_back 2\".\n\n"
-			"0 printed, 1 failed, 3 the queue does not know the key.",
-		.options = (const struct argp_option[]){ FD_OPTION, END },
-		.run = cmd_query, .queue = BY_EITHER, .words_min = 1, .words_max = 1,
-	}, {
 		.name = "cancel", .args = "QUEUE KEY...\n--fd N KEY...",
 		.doc = "Drop the pending runs, delays and failures of keys, and print their states."
 			"\vThe states are those before the cancel. A run in progress continues, and the key does not run again after it.\n\n"
@@ -367,7 +360,7 @@ static const struct command commands[] = {
 	}, {
 		.name = "ls", .args = "[QUEUE]\n--fd N",
 		.doc = "List the queues that you can open; with QUEUE its keys."
-			"\vThe columns of a key: its state (see wqctl query --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its PRIORITY (only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
+			"\vThe columns of a key: its state (see wqctl show --help), how long it has been processing, ready or parked (AGE), when its delay ends (DUE), its failures, how many of its runs in a row were given back (GIVEN_BACK), its PRIORITY (only in a queue with --order priority), and the process that holds it (\"kernel\" for a kernel module, \"?\" for a process that you cannot see). Keys come in no particular order. A key that is in the queue all the time is listed once. Bytes that are not text are printed as in a C string: \\n, \\\\, \\303.\n\n"
 			"--json prints an array of objects, one per line. A queue has name, uid, gid, mode, shutdown, draining, gets_paused, adds_paused, rescan and source_ended (see wqctl sources --help), ready, blocked, ready_groups, processing, delayed, parked, keys, consumers and oldest_ns (how long the first ready key has been waiting). A key has key_base64 (its bytes), key (the same bytes as a string, or null if they are not UTF-8 or have control characters), state (an array of words), age_ns, due_ns, failures, given_back, priority, error (a number) and reason of a parked key, holder (\"process\" or \"kernel\"), pid and command (the name of that process's command); a field that does not apply is null. If the output was cut short, the end of the array is missing.\n\n"
 			"For instance, the keys that a consumer holds, and a copy of all keys to another queue:\n\n"
 			"  wqctl ls --json mail | jq -r '.[] | select(.holder) | .key'\n"
@@ -384,6 +377,7 @@ static const struct command commands[] = {
 		.name = "show", .args = "QUEUE KEY\n--fd N KEY",
 		.doc = "Print the state, times, failures and holder of a key."
 			"\vThat is what wqctl ls prints, and: num_requeues, the failures as the queue's limiter counts them; lease, the time until the key's lease expires. A parked key also has error and reason.\n\n"
+			"States: ready (waits for a get), processing (a consumer holds it), dirty (with processing: runs once more afterwards), delayed (becomes ready later), failed (its failures are counted), parked (given up, see wqctl kick), disabled (adds fail, see wqctl disable), mine (the descriptor of --fd holds it). If runs of the key in a row were given back, another line has their number, such as \"given_back 2\".\n\n"
 			"0 printed, 1 failed, 3 the queue does not know the key.",
 		.options = (const struct argp_option[]){
 			{ "json", OPT_JSON, NULL, 0, "a JSON object with the fields of wqctl ls, num_requeues and lease_ns", 0 },

@@ -264,7 +264,6 @@ int cmd_get(const struct args *a);
 int cmd_touch(const struct args *a);
 int cmd_done(const struct args *a);
 int cmd_forget(const struct args *a);
-int cmd_query(const struct args *a);
 int cmd_cancel(const struct args *a);
 int cmd_ls(const struct args *a);
 int cmd_show(const struct args *a);

@@ -4,7 +4,7 @@
  *
  * A key is shown by its first bytes, escaped as in a C string.  Times are in ns.  The
  * durations of get, done, give_back and expire are 0 for a queue without a name, which does not
- * keep times.  A level (priority) is 0 in queues without levels.
+ * keep times.  A priority is 0 in queues without priorities.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM wq
@@ -24,11 +24,11 @@
 /* Fill in the name of the queue and the key, which is empty without an entry. */
 void wq_trace_names(char *queue, char *key, const struct wq *q, struct wq_entry *e);
 
-/* A level of an entry, see struct wq_rank. */
+/* A priority of an entry, see struct wq_rank. */
 #define wq_trace_level(q, e, which) ((q)->prioritized && (e) ? wq_rank_of(e)->which : 0)
 #endif
 
-/* A time of a key, and a level: of its run, or of its delayed adds. */
+/* A time of a key, and a priority: of its run, or of its delayed adds. */
 DECLARE_EVENT_CLASS(wq_key_time,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
 	TP_ARGS(q, e, ns, delayed),
@@ -80,7 +80,7 @@ DEFINE_EVENT(wq_key_time, wq_due,
 
 /*
  * A key was added; coalesced: it was dirty before, and the add may have taken no lock; priority:
- * the level at which the key waits from now on.  An add without the lock has no entry to read.
+ * the priority at which the key waits from now on.  An add without the lock has no entry to read.
  */
 TRACE_EVENT(wq_add,
 	TP_PROTO(const struct wq *q, const void *key, size_t len, const struct wq_entry *e,

@@ -164,7 +164,7 @@ class Keys(Case):
     def test_empty_long_and_other_keys_raise_before_the_call(self) -> None:
         for key, cls, text in (("", ValueError, "empty"), ("ä" * 513, ValueError, "1026 bytes"),
                                (7, TypeError, "not int"), (None, TypeError, "not NoneType")):
-            for call in (self.q.add, self.q.query, self.q.cancel, self.q.kick, self.q.flush):
+            for call in (self.q.add, self.q.query, self.q.cancel, self.q.kick, self.q.wait_key):
                 if call == self.q.kick and key is None:
                     continue
                 with self.subTest(key=key, call=call), self.assertRaisesRegex(cls, text):
@@ -1164,7 +1164,7 @@ class Controls(Case):
                 other.disable("a", timeout=0.1)
             self.assertIn(wq.KeyState.PROCESSING, other.disable("a", timeout=0))
 
-    def test_flush_waits_for_the_run_and_returns_its_end(self) -> None:
+    def test_wait_key_waits_for_the_run_and_returns_its_end(self) -> None:
         self.assertEqual(wq.End.NO_RUN, self.q.wait_key("a"))
         for body, end in ((lambda item: item.done(), wq.End.DONE),
                           (lambda item: item.retry(), wq.End.FAILED),

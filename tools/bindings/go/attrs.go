@@ -49,7 +49,7 @@ func (a *Attrs) fill(r *request) error {
 	}
 	r.attrs = cAttrs{
 		maxKeys: uint32(a.MaxKeys), lease: int64(a.Lease), slack: int64(a.Slack),
-		max_defer: int64(a.MaxDefer), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
+		maxDefer: int64(a.MaxDefer), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
 		groupLimit: uint32(a.GroupLimit), maxRetries: uint32(a.MaxRetries),
 	}
 	if a.Accept {

@@ -134,25 +134,25 @@ const (
 
 // KeyInfo is a key with its state. A negative time is not known, or does not apply.
 type KeyInfo struct {
-	Key       string
-	State     State
-	Failures  int           // since they were last forgotten
-	NumRequeues int          // the failures as the limiter counts them
-	Holder    int           // the process that holds it, or 0
-	Age       time.Duration // since it was handed out, became dirty or was parked
-	Due       time.Duration // until it becomes dirty
-	Lease     time.Duration // until its lease expires
-	GivenBack int           // runs in a row that were given back
-	Priority  int
-	Errno     syscall.Errno // why it is parked, or 0
-	Reason    string        // why it is parked
+	Key         string
+	State       State
+	Failures    int           // since they were last forgotten
+	NumRequeues int           // the failures as the limiter counts them
+	Holder      int           // the process that holds it, or 0
+	Age         time.Duration // since it was handed out, became dirty or was parked
+	Due         time.Duration // until it becomes dirty
+	Lease       time.Duration // until its lease expires
+	GivenBack   int           // runs in a row that were given back
+	Priority    int
+	Errno       syscall.Errno // why it is parked, or 0
+	Reason      string        // why it is parked
 }
 
 func infoOf(key string, i *cKeyInfo) KeyInfo {
 	return KeyInfo{
 		Key: key, State: State(i.state), Failures: int(i.failures),
 		NumRequeues: int(i.numRequeues),
-		Holder:   int(i.holder), Age: time.Duration(i.age), Due: time.Duration(i.due),
+		Holder:      int(i.holder), Age: time.Duration(i.age), Due: time.Duration(i.due),
 		Lease: time.Duration(i.lease), GivenBack: int(i.givenBack),
 		Priority: int(i.priority), Errno: syscall.Errno(i.error),
 		Reason: string(i.reason[:min(int(i.reasonLen), len(i.reason))]),

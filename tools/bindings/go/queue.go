@@ -160,6 +160,9 @@ func pathOf(name string) (string, error) {
 	return dir + "/" + name, nil
 }
 
+// magic is WQUEUE_MAGIC of the ABI, the type of the file system.
+const magic = 0x77717565
+
 func isWqueue(dir string) (bool, error) {
 	var st syscall.Statfs_t
 
@@ -167,7 +170,7 @@ func isWqueue(dir string) (bool, error) {
 		return false, nil
 	}
 	err := syscall.Statfs(dir, &st)
-	return err == nil && uint32(st.Type) == cFsMagic, err
+	return err == nil && uint32(st.Type) == magic, err
 }
 
 // openFile opens a file so that the runtime's poller can wait for it.

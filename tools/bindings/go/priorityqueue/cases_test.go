@@ -68,7 +68,7 @@ func counted(t *testing.T) (*Queue[string, theirs], *counts, *wq.Queue) {
 		Codec:        workqueue.Local[string](),
 		Limiter:      doubling{},
 		UpdatePeriod: 5 * time.Millisecond,
-		Metrics: &workqueue.Metrics{Levels: c, Adds: counter{c, &c.adds},
+		Metrics: &workqueue.Metrics{Priorities: c, Adds: counter{c, &c.adds},
 			Retries: counter{c, &c.retries}, Latency: c, WorkDuration: c,
 			Unfinished: c, LongestRunning: c},
 		OnError: func(op, item string, err error) { t.Errorf("%s %q: %v", op, item, err) },

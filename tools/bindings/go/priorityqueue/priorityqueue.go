@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only
 
 // Package priorityqueue has the interface of the package priorityqueue of controller-runtime over a
-// queue of wq with levels. It does not import controller-runtime: a [Queue] whose second type is
+// queue of wq with priorities. It does not import controller-runtime: a [Queue] whose second type is
 // controller-runtime's AddOpts (0.22 or later) is a PriorityQueue of it.
 //
 //	q, err := wq.OpenFile("pods", os.O_RDWR|os.O_CREATE, 0o600, priorityqueue.Attrs())
@@ -43,7 +43,7 @@ type Options interface {
 	}
 }
 
-// Attrs are the attributes of a queue whose highest level alone is served, as in
+// Attrs are the attributes of a queue whose highest priority alone is served, as in
 // controller-runtime. Set OrderArg to another value for ageing.
 func Attrs() wq.Attrs { return wq.Attrs{Order: wq.Priority, OrderArg: wq.NoAgeing} }
 
@@ -54,7 +54,7 @@ type Queue[T comparable, O Options] struct {
 	limiter workqueue.TypedRateLimiter[T]
 }
 
-// New makes a Queue over a queue with levels.
+// New makes a Queue over a queue with priorities.
 func New[T comparable, O Options](q *wq.Queue, c workqueue.Config[T]) (*Queue[T, O], error) {
 	made, err := workqueue.New(q, c)
 	if err != nil {

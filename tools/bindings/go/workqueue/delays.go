@@ -82,10 +82,10 @@ type delaySet[T comparable] struct {
 }
 
 type delay[T comparable] struct {
-	item  T
-	due   time.Time
-	level int // for metrics
-	index int
+	item     T
+	due      time.Time
+	priority int // for metrics
+	index    int
 }
 
 func newDelaySet[T comparable]() delaySet[T] {

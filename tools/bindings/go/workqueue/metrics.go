@@ -14,10 +14,10 @@ type Metrics struct {
 		Inc()
 		Dec()
 	}
-	// Levels is updated in place of Depth, if it is set: the depth of each level.
-	Levels interface {
-		Inc(level int)
-		Dec(level int)
+	// Priorities is updated in place of Depth, if it is set: the depth of each priority.
+	Priorities interface {
+		Inc(priority int)
+		Dec(priority int)
 	}
 	Adds, Retries  interface{ Inc() }
 	Latency        interface{ Observe(float64) }
@@ -35,9 +35,9 @@ type Metrics struct {
 type pending struct {
 	n    int
 	adds [2]struct {
-		at      time.Time
-		level   int
-		assumed bool // its delay should have ended, but the queue has not reported that
+		at       time.Time
+		priority int
+		assumed  bool // its delay should have ended, but the queue has not reported that
 	}
 }
 
@@ -79,18 +79,18 @@ func (m *Metrics) start() *Metrics {
 	return &made
 }
 
-// deepen counts an item of a level in the depth, and shallow counts it off.
-func (m *Metrics) deepen(level int) {
-	if m.Levels != nil {
-		m.Levels.Inc(level)
+// deepen counts an item of a priority in the depth, and shallow counts it off.
+func (m *Metrics) deepen(priority int) {
+	if m.Priorities != nil {
+		m.Priorities.Inc(priority)
 	} else {
 		m.Depth.Inc()
 	}
 }
 
-func (m *Metrics) shallow(level int) {
-	if m.Levels != nil {
-		m.Levels.Dec(level)
+func (m *Metrics) shallow(priority int) {
+	if m.Priorities != nil {
+		m.Priorities.Dec(priority)
 	} else {
 		m.Depth.Dec()
 	}
@@ -108,51 +108,51 @@ func (m *Metrics) entry(item any, e wq.Entry, fresh bool, now time.Time) {
 	case e.Delay > 0:
 		// The queue does not report when a delay ends.
 		d, made := m.delays.add(item, now.Add(e.Delay))
-		if made || d.level < e.Priority {
-			d.level = e.Priority
+		if made || d.priority < e.Priority {
+			d.priority = e.Priority
 		}
 	default:
-		level := e.Priority
+		priority := e.Priority
 		if delayed != nil && e.Flags&wq.DropDelay != 0 {
-			level = max(level, delayed.level)
+			priority = max(priority, delayed.priority)
 			m.delays.remove(item)
 		}
 		if fresh {
-			m.add(item, level, now)
+			m.add(item, priority, now)
 		} else {
-			m.raise(item, level)
+			m.raise(item, priority)
 		}
 	}
 }
 
 // add counts an item that is newly dirty.
-func (m *Metrics) add(item any, level int, now time.Time) {
+func (m *Metrics) add(item any, priority int, now time.Time) {
 	p := m.added[item]
 	if p.n > 0 && p.adds[p.n-1].assumed {
 		// The delay has not ended before this add.
 		p.adds[p.n-1].assumed = false
 		m.added[item] = p
-		m.raise(item, level)
+		m.raise(item, priority)
 		return
 	}
 	m.Adds.Inc()
-	m.deepen(level)
+	m.deepen(priority)
 	if p.n < len(p.adds) {
-		p.adds[p.n].at, p.adds[p.n].level = now, level
+		p.adds[p.n].at, p.adds[p.n].priority = now, priority
 		p.n++
 		m.added[item] = p
 	}
 }
 
-// raise raises the level of an item that is dirty.
-func (m *Metrics) raise(item any, level int) {
+// raise raises the priority of an item that is dirty.
+func (m *Metrics) raise(item any, priority int) {
 	p := m.added[item]
-	if p.n == 0 || p.adds[p.n-1].level >= level {
+	if p.n == 0 || p.adds[p.n-1].priority >= priority {
 		return
 	}
-	m.shallow(p.adds[p.n-1].level)
-	m.deepen(level)
-	p.adds[p.n-1].level = level
+	m.shallow(p.adds[p.n-1].priority)
+	m.deepen(priority)
+	p.adds[p.n-1].priority = priority
 	m.added[item] = p
 }
 
@@ -161,10 +161,10 @@ func (m *Metrics) endDelays(now time.Time) {
 	for d := m.delays.first(); d != nil && !now.Before(d.due); d = m.delays.first() {
 		m.delays.remove(d.item)
 		if m.added[d.item].n > 0 {
-			m.raise(d.item, d.level)
+			m.raise(d.item, d.priority)
 			continue
 		}
-		m.add(d.item, d.level, d.due)
+		m.add(d.item, d.priority, d.due)
 		p := m.added[d.item]
 		p.adds[0].assumed = true
 		m.added[d.item] = p
@@ -179,7 +179,7 @@ func (m *Metrics) get(item any, now time.Time) {
 		m.Adds.Inc()
 		return
 	}
-	m.shallow(p.adds[0].level)
+	m.shallow(p.adds[0].priority)
 	m.Latency.Observe(now.Sub(p.adds[0].at).Seconds())
 	p.n--
 	p.adds[0], p.adds[1].assumed = p.adds[1], false

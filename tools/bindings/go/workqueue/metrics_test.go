@@ -46,7 +46,7 @@ func TestMetricsOfDelaysThatAreDroppedOrAbsorbed(t *testing.T) {
 	} {
 		var adds, rest gauge
 		depth := levels{}
-		m := (&Metrics{Levels: depth, Adds: &adds, Latency: &rest, Unfinished: &rest,
+		m := (&Metrics{Priorities: depth, Adds: &adds, Latency: &rest, Unfinished: &rest,
 			LongestRunning: &rest}).start()
 		at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 		for _, s := range c.steps {

@@ -59,7 +59,7 @@ def add(send: Callable[[_abi.wq_items], int], keys: Iterable[bytes], priority: i
     new = 0
     failed: list[tuple[bytes, OSError]] = []
 
-    def flush() -> int:
+    def send_all() -> int:
         checked(send(records.raw))
         failed.extend(records.failed())
         count = sum(view.result == 1 for view in records)
@@ -71,11 +71,11 @@ def add(send: Callable[[_abi.wq_items], int], keys: Iterable[bytes], priority: i
             put = (lib.wq_items_put_priority, records.raw, key, len(key), priority, delay, flags)
             result = call(*put)
             if result == -errno.E2BIG:          # the array is full
-                new += flush()
+                new += send_all()
                 result = call(*put)
             checked(result, key_text(key))
         if records.raw.count:
-            new += flush()
+            new += send_all()
     raise_failed(failed)
     return new
 

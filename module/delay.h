@@ -72,12 +72,12 @@ static inline bool wq_delay_moves(const struct wq_heap *h, const struct wq_entry
  * The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.max_defer.
  * @e may be delayed already.
  */
-static inline s64 wq_delay_limit(const struct wq_entry *e, s64 due, s64 now, s64 debounce)
+static inline s64 wq_delay_limit(const struct wq_entry *e, s64 due, s64 now, s64 max_defer)
 {
 	struct wq_rank *rank = wq_rank_of(e);
 
 	if (!(e->state & ENTRY_DELAYED)) {
-		if (check_add_overflow(now, debounce, &rank->limit))
+		if (check_add_overflow(now, max_defer, &rank->limit))
 			rank->limit = S64_MAX;
 		rank->limit = max(rank->limit, due);
 	}

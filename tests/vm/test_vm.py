@@ -371,16 +371,17 @@ class Guests(unittest.TestCase):
     def test_qemu(self) -> None:
         def command(request: guest.Request, kvm: bool = False) -> str:
             return " ".join(guest.qemu_arguments(request, Path("/k"), Path("/t"), Path("/a,b"), kvm))
+        cpu = "-cpu max,la57=off,erms=off,fsrm=off"
         text = command(guest.Request(smp="4", mem="512", cpu="cx16=off", append="x=1 y"))
-        self.assertIn("-accel tcg,thread=multi -cpu max,la57=off,cx16=off -smp 4 -m 512", text)
+        self.assertIn(f"-accel tcg,thread=multi {cpu},cx16=off -smp 4 -m 512", text)
         self.assertIn("path=/a,,b,security_model=none,multidevs=remap", text)
         self.assertIn("path=/,security_model=none,readonly=on", text)
         self.assertIn("random.trust_cpu=on x=1 y", text)
         self.assertNotIn("chardev", text)
-        self.assertIn("-icount shift=0,sleep=off -accel tcg,thread=single -cpu max,la57=off -smp 1",
+        self.assertIn(f"-icount shift=0,sleep=off -accel tcg,thread=single {cpu} -smp 1",
                       command(guest.Request(smp="4", icount=True), kvm=True))
         self.assertIn("-accel kvm -cpu host -smp 2", command(guest.Request(), kvm=True))
-        self.assertIn("-accel tcg,thread=single -cpu max,la57=off -plugin file=p.so,a=1 -smp 2",
+        self.assertIn(f"-accel tcg,thread=single {cpu} -plugin file=p.so,a=1 -smp 2",
                       command(guest.Request(plugin="p.so,a=1"), kvm=True))
         self.assertIn("-serial chardev:tty", command(guest.Request(shell=True)))
 

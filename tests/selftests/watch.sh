@@ -434,6 +434,22 @@ test_a_user_has_as_many_watches_as_user_sources() {
 	chmod 600 /dev/wq
 }
 
+test_watch_of_a_user_without_keys_names_user_keys() {
+	local limit=/sys/module/wq/parameters/user_keys was pid
+	was=$(<$limit)
+	chmod 666 /dev/wq
+	echo 1 >$limit
+	as_user watch --print net >/dev/null 2>>"$out" &
+	pid=$!
+	watches() { as_user info | grep -qx 'charged_keys  *1'; }
+	eventually watches
+	reports 1 "has reached user_keys; unlink a queue" as_user watch --print net
+	kill $pid
+	wait $pid
+	echo "$was" >$limit
+	chmod 600 /dev/wq
+}
+
 # sample NAME ARGUMENT...: runs it, and its output is in $out
 sample() {
 	PATH=${WQCTL%/*}:$PATH "$@" >"$out" 2>&1 || fail "$1: $(<"$out")"

@@ -328,7 +328,9 @@ const char *limit_text(const struct args *a)
 	if (i.charged_queues >= i.user_queues && strcmp(a->command, "set"))
 		return "you have as many queues as user_queues allows; unlink one";
 	if (i.charged_keys + keys > i.user_keys)
-		return "the sum of the --max-keys of your queues would exceed user_keys; unlink a queue, or give a smaller --max-keys";
+		return strcmp(a->command, "watch") ?
+		       "the sum of the --max-keys of your queues would exceed user_keys; unlink a queue, or give a smaller --max-keys" :
+		       "the sum of the --max-keys of your queues has reached user_keys; unlink a queue, or give one a smaller --max-keys with wqctl set";
 	return "your queues would take more memory than user_bytes allows, or the directory has as many queues as its mount option allows; unlink a queue";
 }
 

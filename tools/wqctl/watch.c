@@ -105,7 +105,8 @@ int cmd_watch(const struct args *a)
 		attrs.max_defer = INT64_MAX;
 	run.fd = watch_queue(&attrs);
 	if (run.fd < 0 && errno == ENOSPC) {
-		message("can't make a queue: %s (see wqctl info)", limit_text(a));
+		run.attrs.max_keys = attrs.max_keys;
+		message("can't make a queue: %s (see wqctl info)", limit_text(&run));
 		return FAILED;
 	}
 	/* The words are about a queue without a name, and not about what is watched. */

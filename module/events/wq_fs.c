@@ -71,7 +71,7 @@
 
 #define WQ_FS_NAMES	(WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | WQ_FS_CREATE | WQ_FS_DELETE)
 #define WQ_FS_ANCESTORS	16	/* generations of processes that are looked at */
-#define WQ_FS_DEPTH	2048	/* directories that are looked at */
+#define WQ_FS_DEPTH	2048	/* directories that are looked at with rename_lock */
 /* In the mask of a mark on the root of a tree.  No event and no other watcher has this bit. */
 #define WQ_FS_ROOT	FS_Q_OVERFLOW
 
@@ -394,34 +394,47 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 		add_path(s, key, p.end - p.start, src->prefix_len, is_dir && ev->name);
 }
 
-/* Of @d and the directories above it, the nearest one that a source of a tree watches; or NULL */
-static const struct dentry *root_walk(const struct dentry *d, bool *unknown)
+/*
+ * Of @d and the directories above it, the nearest one that a source of a tree watches; or NULL.
+ * @left: how many of them are looked at, at most; receives how many of these were not needed
+ */
+static const struct dentry *root_walk(const struct dentry *d, bool *unknown, u32 *left)
 {
 	const struct dentry *parent;
 	const struct inode *inode;
-	int depth = WQ_FS_DEPTH;
 
-	for (;; d = parent) {
+	for (; *left; d = parent, --*left) {
 		inode = READ_ONCE(d->d_inode);
 		if (inode && READ_ONCE(inode->i_fsnotify_mask) & WQ_FS_ROOT)
 			return d;
 		parent = READ_ONCE(d->d_parent);
-		if (d == parent || !depth--)
+		if (d == parent) {
+			*unknown = is_unconnected(d);
 			break;
+		}
 	}
-	*unknown = is_unconnected(d);
 	return NULL;
 }
 
+/*
+ * The task that changes a file pays for the depth of its directory, without a lock.  If a walk that
+ * did not fit were unknown, any user could leave marks for the sources of all by a deep directory.
+ *
+ * A rename during the walk can hide a source, so the walk is repeated with rename_lock, which is
+ * one of the whole machine.  If the directory is too deep for that, the events of the rename stand
+ * for the change.
+ */
 static const struct dentry *nearest_root(const struct dentry *d, bool *unknown)
 {
 	unsigned int seq = read_seqbegin(&rename_lock);
-	const struct dentry *root = root_walk(d, unknown);
+	u32 left = U32_MAX;
+	const struct dentry *root = root_walk(d, unknown, &left);
 
-	if (read_seqretry(&rename_lock, seq)) {
+	if (read_seqretry(&rename_lock, seq) && U32_MAX - left < WQ_FS_DEPTH) {
 		*unknown = false;
+		left = WQ_FS_DEPTH;
 		read_seqlock_excl(&rename_lock);
-		root = root_walk(d, unknown);
+		root = root_walk(d, unknown, &left);
 		read_sequnlock_excl(&rename_lock);
 	}
 	return root;
@@ -456,35 +469,45 @@ static void tree_event(const struct fs_tree *tree, const struct fs_event *ev)
 			add_event(src, &(struct fs_event){ .mask = ev->mask });
 }
 
-/*
- * Whether an unhashed dentry has the name of its file.  In 6.1, ext4 and f2fs do not hash the
- * dentry by which a file of a casefold directory was made.  inotify reports this name, too.
- */
+/* Whether a dentry has the name that a file has by O_TMPFILE. */
+static bool is_tmpfile(const struct dentry *d)
+{
+	char name[24];
+	u32 len = scnprintf(name, sizeof(name), "#%llu", (unsigned long long)d->d_inode->i_ino);
+
+	return d->d_name.len == len && !memcmp(d->d_name.name, name, len);
+}
+
+/* In 6.1, ext4 and f2fs do not hash the dentry by which a file of such a directory was made. */
+static bool is_in_casefold(const struct dentry *d)
+{
+	return IS_CASEFOLDED(d_inode(READ_ONCE(d->d_parent)));
+}
+
+/* Whether an unhashed dentry has the name of its file.  inotify reports this name, too. */
 static bool name_holds(const struct dentry *d)
 {
-	const struct inode *inode = d->d_inode;
-	char tmpfile[24];
-	u32 len;
-
-	/* The dentry of a name that was removed or replaced. */
-	if (cant_mount(d) || !IS_CASEFOLDED(d_inode(READ_ONCE(d->d_parent))))
-		return false;
-	/* The name that a file has by O_TMPFILE. */
-	len = scnprintf(tmpfile, sizeof(tmpfile), "#%llu", (unsigned long long)inode->i_ino);
-	return d->d_name.len != len || memcmp(d->d_name.name, tmpfile, len);
+	/* That of a name that was removed or replaced cannot be mounted on. */
+	return is_in_casefold(d) && !cant_mount(d) && !is_tmpfile(d);
 }
 
 /* event_of() for an unhashed dentry, which the caller holds. */
 static bool event_of_unhashed(struct fs_event *ev, struct dentry *d, struct dentry **alias)
 {
 	struct inode *inode = d_inode(d);
-	u32 nlink = inode ? READ_ONCE(inode->i_nlink) : 0;
+	u32 nlink;
 
-	/* The removal of the last name has a key of its own. */
-	if (!nlink)
+	if (!inode)
+		return false;
+	nlink = READ_ONCE(inode->i_nlink);
+	/*
+	 * The removal of the last name has a key of its own.  0 links alone do not show it: a server
+	 * of FUSE may report them for each file, and take a name out of the cache.
+	 */
+	if (!nlink && (cant_mount(d) || is_tmpfile(d) || is_in_casefold(d)))
 		return false;
 	ev->lost = true;
-	if (nlink == 1 && !S_ISDIR(inode->i_mode)) {
+	if (nlink <= 1 && !S_ISDIR(inode->i_mode)) {
 		*alias = d_find_alias(inode);
 		ev->d = *alias ?: d;
 		ev->lost = !*alias && !name_holds(d);
@@ -608,12 +631,12 @@ static void fs_freeing_mark(struct fsnotify_mark *mark, struct fsnotify_group *g
 	}
 	spin_unlock(&fs_lock);
 	/*
-	 * The mark on the directory pins its inode until this function returns.  If a removal is
-	 * why the mark ends, the removal has set i_nlink before.  From then on src->inode may be
-	 * another inode's address.
+	 * The mark on the directory pins its inode until this function returns.  From then on
+	 * src->inode may be another inode's address.  An unmount clears s_root first.  The links
+	 * show nothing: a server of FUSE may report 0 for each directory.
 	 */
 	if (!above)
-		fs_end(src, READ_ONCE(src->inode->i_nlink) ? ENODEV : ENOENT);
+		fs_end(src, READ_ONCE(src->inode->i_sb->s_root) ? ENOENT : ENODEV);
 }
 
 /* The mark on a super block ends.  Those on its inodes have ended before, or end, too. */

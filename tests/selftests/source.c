@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <linux/aio_abi.h>
+#include <linux/fuse.h>
 #include <linux/io_uring.h>
 
 TEST_F(source, attach_of_an_unknown_kind_fails_with_ENOENT)
@@ -870,6 +871,116 @@ TEST_F(source, a_file_linked_into_the_tree_and_written_by_a_name_outside_has_no_
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
+#ifndef FAULTS	/* User-mode Linux has no FUSE. */
+/*
+ * A server of FUSE with one file, "f", which reports 0 links for all.  Once *@changed is set, another file
+ * has the name.
+ */
+static void serve(int fuse, const bool *changed)
+{
+	static char in[1 << 17];
+	struct fuse_in_header *head = (void *)in;
+
+	while (read(fuse, in, sizeof(in)) > 0) {
+		struct {
+			struct fuse_out_header head;
+			union {
+				struct fuse_init_out init;
+				struct fuse_entry_out entry;
+				struct fuse_attr_out attr;
+				struct fuse_open_out open;
+				struct fuse_write_out write;
+			};
+		} out = { .head.unique = head->unique };
+		__u64 id = head->nodeid;
+		size_t size = 0;
+
+		switch (head->opcode) {
+		case FUSE_FORGET:
+		case FUSE_BATCH_FORGET:
+		case FUSE_INTERRUPT:
+			continue;
+		case FUSE_INIT:
+			out.init.major = FUSE_KERNEL_VERSION;
+			out.init.minor = FUSE_KERNEL_MINOR_VERSION;
+			out.init.max_write = 4096;
+			size = sizeof(out.init);
+			break;
+		case FUSE_LOOKUP:
+			id = *changed ? 3 : 2;
+			out.entry.nodeid = out.entry.attr.ino = id;
+			out.entry.attr.mode = S_IFREG | 0600;
+			size = sizeof(out.entry);
+			break;
+		case FUSE_GETATTR:
+		case FUSE_SETATTR:
+			out.attr.attr.ino = id;
+			out.attr.attr.mode = id == FUSE_ROOT_ID ? S_IFDIR | 0700 : S_IFREG | 0600;
+			size = sizeof(out.attr);
+			break;
+		case FUSE_OPEN:
+		case FUSE_OPENDIR:
+			size = sizeof(out.open);
+			break;
+		case FUSE_WRITE:
+			out.write.size = ((struct fuse_write_in *)(head + 1))->size;
+			size = sizeof(out.write);
+			break;
+		case FUSE_RELEASE:
+		case FUSE_RELEASEDIR:
+			break;
+		default:
+			out.head.error = -ENOSYS;
+		}
+		out.head.len = sizeof(out.head) + size;
+		if (write(fuse, &out, out.head.len) < 0 && errno != ENOENT)
+			_exit(1);
+	}
+	_exit(0);
+}
+
+TEST_F(source, files_of_FUSE_with_0_links_are_not_taken_for_removed)
+{
+	bool *changed = shared(sizeof(*changed));
+	int fuse, file;
+	char options[80];
+	struct stat st;
+	pid_t pid;
+
+	ASSERT_EQ(0, mkdir("m", 0755));
+	ASSERT_EQ(0, system("modprobe fuse"));
+	fuse = open("/dev/fuse", O_RDWR);
+	ASSERT_LE(0, fuse);
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fuse);
+	ASSERT_EQ(0, mount("wq-test", "m", "fuse", 0, options));
+	pid = child();
+	if (!pid)
+		serve(fuse, changed);
+	close(fuse);
+	self->fs.fd = open("m", O_PATH);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	file = open("m/f", O_WRONLY);
+	ASSERT_LE(0, file);
+	ASSERT_EQ(1, write(file, "x", 1));
+	EXPECT_TRUE(next_is(self->q, "f"));
+	/* The look-up takes the name of the open file out of the cache.  Nothing was removed. */
+	*changed = true;
+	ASSERT_EQ(0, stat("m/f", &st));
+	ASSERT_EQ(0, st.st_nlink);
+	ASSERT_EQ(1, write(file, "x", 1));
+	EXPECT_TRUE(next_is(self->q, "/"));
+	EXPECT_EQ(0, close(file));
+	sleep_ms(50);
+	drop_all(self->q);
+	close(self->fs.fd);
+	ASSERT_EQ(0, umount("m"));
+	ASSERT_EVENTUALLY(first(self->q).state == WQ_SOURCE_ENDED);
+	EXPECT_EQ(ENODEV, first(self->q).error);
+	kill(pid, SIGKILL);
+	reap(pid);
+}
+#endif
+
 /* kernfs reports a change with the inodes of the file and of its directory, without a dentry. */
 TEST_F(source, changes_of_files_of_kernfs_have_keys)
 {
@@ -902,7 +1013,59 @@ TEST_F(source, changes_of_files_of_kernfs_have_keys)
 	EXPECT_EQ(0, umount2("c", MNT_DETACH));
 }
 
-#ifndef FAULTS	/* User-mode Linux has no ext4 and no loop devices. */
+#ifndef FAULTS	/* User-mode Linux has no ext4, no vfat and no loop devices. */
+static bool next_is_a_spelling_of(int q, const char *name)
+{
+	struct item item;
+	int ret = q_get(q, &item, 5 * SEC);
+
+	if (!ret)
+		q_done(q, &item);
+	if (ret || strcasecmp(item.key, name)) {
+		COMMENT("key: expected a spelling of %s, seen %s (%d)\n", name, item.key, ret);
+		return false;
+	}
+	return true;
+}
+
+TEST_F(source, a_file_of_vfat_has_a_spelling_of_its_name_as_key_and_rules_ignore_case)
+{
+	/* 1 MiB with a FAT12 of 6 sectors, and the first entries of the table. */
+	static const unsigned char boot[] = {
+		0xeb, 0x3c, 0x90, 'w', 'q', ' ', ' ', ' ', ' ', ' ', ' ', 0, 2, 1, 1, 0, 1, 0, 2, 0, 8,
+		0xf8, 6, 0, 32, 0, 2, 0, [510] = 0x55, 0xaa, 0xf8, 0xff, 0xff,
+	};
+	static const char rules[] = "-/build\0-*.tmp";
+	int fd = open("../image", O_RDWR | O_CREAT, 0600);
+
+	ASSERT_EQ(0, ftruncate(fd, 1 << 20));
+	ASSERT_EQ(sizeof(boot), write(fd, boot, sizeof(boot)));
+	close(fd);
+	ASSERT_EQ(0, mkdir("c", 0755));
+	ASSERT_EQ(0, system("modprobe -a loop vfat && mount -t vfat -o loop ../image c && mkdir c/w"));
+	self->fs.fd = open("c/w", O_PATH);
+	self->fs.rules = addr_of(rules);
+	self->fs.rules_size = sizeof(rules);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	close(self->fs.fd);
+	put("c/w/New");
+	EXPECT_TRUE(next_is(self->q, "New"));
+	drop_all(self->q);
+	/* The kernel has the name as it was first used. */
+	put("c/w/NEW");
+	EXPECT_TRUE(next_is(self->q, "New"));
+	EXPECT_TRUE(none_is_left(self->q));
+	ASSERT_EQ(0, write_file("/proc/sys/vm/drop_caches", "2"));
+	put("c/w/nEW");
+	EXPECT_TRUE(next_is_a_spelling_of(self->q, "new"));
+	EXPECT_TRUE(none_is_left(self->q));
+	ASSERT_EQ(0, mkdir("c/w/BUILD", 0755));
+	put("c/w/BUILD/o");
+	put("c/w/a.TMP");
+	EXPECT_TRUE(none_is_left(self->q));
+	EXPECT_EQ(0, umount("c"));
+}
+
 TEST_F(source, a_new_file_of_a_casefold_directory_has_its_name_as_key_and_rules_ignore_case)
 {
 	static const char rules[] = "-/build\0-*.tmp";
@@ -934,6 +1097,9 @@ TEST_F(source, a_new_file_of_a_casefold_directory_has_its_name_as_key_and_rules_
 	close(fd);
 	EXPECT_TRUE(next_is(self->q, "Newer"));
 	EXPECT_TRUE(none_is_left(self->q));
+	put("c/w/NEWER");
+	EXPECT_TRUE(next_is_a_spelling_of(self->q, "newer"));
+	drop_all(self->q);
 	/* A file without a name is linked into the directory.  6.1 keeps no dentry of the name. */
 	fd = open("c/w", O_TMPFILE | O_WRONLY, 0600);
 	ASSERT_LE(0, fd);
@@ -1466,6 +1632,22 @@ TEST_F(source, a_key_of_a_path_has_WQ_MAX_KEY_bytes_at_most_with_prefix_and_slas
 	EXPECT_TRUE(key_of_new(self->q, 216, true, above, WQ_MAX_KEY));
 	EXPECT_TRUE(key_of_new(self->q, 219, true, above, 807));
 	EXPECT_TRUE(none_is_left(self->q));
+}
+
+/* A user with a directory of his own leaves no marks for the sources of others. */
+TEST_F(source, changes_in_a_deep_directory_elsewhere_leave_no_mark)
+{
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, mkdir("../elsewhere", 0755));
+	ASSERT_EQ(0, chdir("../elsewhere"));
+	for (int i = 0; i < 5000; i++) {
+		ASSERT_EQ(0, mkdir("d", 0755));
+		ASSERT_EQ(0, chdir("d"));
+	}
+	put("a");
+	ASSERT_EQ(0, unlink("a"));
+	EXPECT_TRUE(none_is_left(self->q));
+	EXPECT_EQ(0, first(self->q).state);
 }
 
 TEST_F(source, a_path_of_PATH_MAX_bytes_leaves_the_mark_of_all_and_a_shorter_one_of_a_directory)

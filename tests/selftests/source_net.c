@@ -11,9 +11,11 @@
 #include "wq_test.h"
 
 #include <sched.h>
+#include <arpa/inet.h>
 #include <net/if.h>
 #include <sys/socket.h>
 
+#include <linux/mroute.h>
 #include <linux/rtnetlink.h>
 
 static int attach_net(int q, __u32 tables)
@@ -468,6 +470,142 @@ TEST_F(net, a_message_of_a_process_to_the_socket_of_the_sources_is_refused)
 	EXPECT_LE(1U << 31, to.nl_pid);
 	EXPECT_EQ(-1, sendto(fd, &m, sizeof(m), MSG_DONTWAIT, (void *)&to, sizeof(to)));
 	EXPECT_EQ(ECONNREFUSED, errno);
+	close(fd);
+}
+
+#define ROOM	"nsenter -t 1 -n sysctl -n net.core.rmem_default"
+
+/* The bytes of messages that wait in a new socket, at most.  A namespace does not see the setting. */
+static int room_of_sockets(void)
+{
+	FILE *in = popen(ROOM, "r");
+	int bytes = 0;
+
+	if (in) {
+		(void)!fscanf(in, "%d", &bytes);
+		pclose(in);
+	}
+	return bytes;
+}
+
+static int set_room_of_sockets(int bytes)
+{
+	char text[100];
+
+	snprintf(text, sizeof(text), ROOM "=%d >/dev/null", bytes);
+	return system(text);
+}
+
+/* Send messages to all that listen to links, which are longer than their room.  Never returns. */
+static void flood(void)
+{
+	static struct {
+		struct nlmsghdr head;
+		char data[8000];
+	} m = { .head = { .nlmsg_len = sizeof(m), .nlmsg_type = NLMSG_NOOP } };
+	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK };
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+
+	for (;;)
+		sendto(fd, &m, sizeof(m), 0, (void *)&to, sizeof(to));
+}
+
+static void add_rules(int from, int n)
+{
+	FILE *ip = popen("ip -batch -", "w");
+
+	while (ip && n--)
+		fprintf(ip, "rule add priority %d\n", from + n);
+	if (!ip || pclose(ip))
+		COMMENT("ip rule add failed\n");
+}
+
+static int rules_with_key(int q, int from, int n)
+{
+	char key[40];
+	int found = 0;
+
+	while (n--) {
+		snprintf(key, sizeof(key), "rule/inet/%d", from + n);
+		found += q_query(q, key) > 0;
+	}
+	return found;
+}
+
+/* Messages that the kernel dropped */
+static unsigned int drops_of_sources(void)
+{
+	FILE *in = fopen("/proc/thread-self/net/netlink", "r");
+	unsigned int address, drops = 0, n;
+	char line[200];
+
+	while (in && fgets(line, sizeof(line), in))
+		if (sscanf(line, "%*s %*u %u %*x %*d %*d %*d %*d %u", &address, &n) == 2 &&
+		    address == address_of_sources())
+			drops = n;
+	if (in)
+		fclose(in);
+	return drops;
+}
+
+/*
+ * The socket of the sources reads a message where it was sent, so two have to be sent at a time.  The
+ * kernel then drops one of them, and all that come until the module has seen that.
+ */
+TEST_F_TIMEOUT(net, messages_that_the_kernel_drops_leave_the_marks_of_their_tables, LIMIT)
+{
+	enum { RULES = 100, ROUNDS = 200 };
+	int room = room_of_sockets(), round, named = RULES;
+	pid_t senders[2];
+
+	ASSERT_LT(0, room);
+	ASSERT_EQ(0, set_room_of_sockets(4096));
+	EXPECT_EQ(1, attach_net(self->q, 0));
+	ASSERT_EQ(0, set_room_of_sockets(room));
+	for (int i = 0; i < ARRAY_SIZE(senders); i++) {
+		senders[i] = child();
+		if (!senders[i])
+			flood();
+	}
+	for (round = 0; round < ROUNDS && named == RULES; round++) {
+		int from = 1 + round * RULES;
+
+		drop_all(self->q);
+		add_rules(from, RULES);
+		EXPECT_TRUE(EVENTUALLY((named = rules_with_key(self->q, from, RULES)) == RULES ||
+				       q_query(self->q, "rule/") > 0 || q_query(self->q, "/") > 0));
+		sleep_ms(50);
+		named = rules_with_key(self->q, from, RULES);
+	}
+	for (int i = 0; i < ARRAY_SIZE(senders); i++) {
+		kill(senders[i], SIGKILL);
+		reap(senders[i]);
+	}
+	COMMENT("%u messages dropped; in round %d, %d of %d rules have a key\n", drops_of_sources(), round,
+		named, RULES);
+	EXPECT_LT(0, drops_of_sources());
+	EXPECT_GT(RULES, named);
+	/* The kernel sends again. */
+	add_rules(30000, RULES);
+	EXPECT_TRUE(EVENTUALLY(rules_with_key(self->q, 30000, RULES) == RULES));
+}
+
+/* The kernel's commands for them come from daemons alone. */
+TEST_F(net, a_change_of_multicast_routes_leaves_their_mark)
+{
+	struct vifctl vif = { .vifc_flags = VIFF_USE_IFINDEX };
+	struct mfcctl route = { .mfcc_parent = 0 };
+	int fd = socket(AF_INET, SOCK_RAW, IPPROTO_IGMP), on = 1;
+
+	command("ip link set lo up");
+	ASSERT_EQ(1, attach_net(self->q, WQ_NET_MROUTE));
+	vif.vifc_lcl_ifindex = if_nametoindex("lo");
+	ASSERT_EQ(0, setsockopt(fd, IPPROTO_IP, MRT_INIT, &on, sizeof(on)));
+	ASSERT_EQ(0, setsockopt(fd, IPPROTO_IP, MRT_ADD_VIF, &vif, sizeof(vif)));
+	inet_pton(AF_INET, "192.0.2.1", &route.mfcc_origin);
+	inet_pton(AF_INET, "239.1.1.1", &route.mfcc_mcastgrp);
+	ASSERT_EQ(0, setsockopt(fd, IPPROTO_IP, MRT_ADD_MFC, &route, sizeof(route)));
+	EXPECT_TRUE(next_is(self->q, "mroute/"));
 	close(fd);
 }
 

@@ -15,8 +15,17 @@
 #
 # Starting a program is slow in an emulated CPU, so the helpers use shell builtins.
 #
+# If the module is not loaded, and the machine is no guest of tools/vm, no test runs: see wq_guest.h.
+#
 # The functions run through their names, and the tests use the variables.
 # shellcheck disable=SC2317,SC2034
+
+if [ ! -e /sys/module/wq ] && [ ! -e /run/wq/ko ]; then
+	name=${0##*/}
+	echo "$name: the module wq is not loaded; run the test in a guest:" \
+		"tools/vm/vm run --smp 2 -- build/tests/run $name" >&2
+	exit 2
+fi
 
 : "${time_limit:=300}" "${eventually_limit:=20}"
 top=$(mktemp -d)

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include <libwq.h>
+#include "wq_guest.h"
 
 #define SEC	1000000000LL		/* in ns */
 #define HOUR	(3600 * SEC)

@@ -23,6 +23,8 @@
 
 #include <linux/wq.h>
 
+#include "wq_guest.h"
+
 #define DIRECTORY	"/dev/wqueue"	/* where the default set is mounted */
 
 /* The file of a queue of the default set. */

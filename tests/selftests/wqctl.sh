@@ -2472,6 +2472,108 @@ test_run_follow_reports_a_queue_of_another_owner_beside_that_of_failed_to() {
 	follow_foreign $q --max-retries 0 --failed-to $q.failed
 }
 
+test_run_parks_a_key_if_the_queue_of_failed_to_was_removed() {
+	local run
+	queue
+	wq create $q.failed
+	"$WQCTL" run --max-retries 0 --failed-to $q.failed $q -- false 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually printed "given up after 0 retries, and moved"
+	wq unlink $q.failed
+	wq add $q b
+	eventually printed "can't add the key 'b' to the queue '$q.failed': it was removed; it is parked"
+	# without --follow, also if there is a new one
+	wq create $q.failed
+	wq add $q c
+	eventually printed "can't add the key 'c'"
+	kill $run
+	wait $run
+	is "parked, moved" "2 0" "$(stats parked) $(q=$q.failed stats keys)"
+}
+
+test_run_follow_moves_a_key_to_the_next_queue_of_failed_to() {
+	local run
+	queue
+	wq create $q.failed
+	"$WQCTL" run --follow --max-retries 0 --failed-to $q.failed $q -- false 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually printed "key 'a': exit status 1; given up after 0 retries, and moved"
+	wq unlink $q.failed
+	wq add $q b
+	eventually printed "can't add the key 'b' to the queue '$q.failed': it was removed; it is parked"
+	wq create $q.failed
+	wq add $q c
+	eventually printed "key 'c': exit status 1; given up after 0 retries, and moved"
+	wq unlink $q.failed
+	status 0 as_nobody create $q.failed
+	wq add $q d
+	eventually printed "can't add the key 'd'"
+	prints "the new queue '$q.failed' belongs to uid"
+	is "parked, moved" "2 0" "$(stats parked) $(q=$q.failed stats keys)"
+	wq unlink $q.failed
+	wq create $q.failed
+	wq add $q e
+	eventually printed "key 'e': exit status 1; given up after 0 retries, and moved"
+	is "parked, moved" "2 1" "$(stats parked) $(q=$q.failed stats keys)"
+	kill $run
+	wait $run
+	is status 0 $?
+}
+
+test_run_follow_names_the_queue_of_failed_to_that_it_waits_for() {
+	local run
+	queue
+	wq create $q.failed
+	"$WQCTL" run --follow --max-retries 0 --failed-to $q.failed $q -- false 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually printed "and moved"
+	wq unlink $q.failed
+	wq unlink $q
+	queue
+	eventually printed "the queue '$q.failed' of --failed-to was removed; waiting for a new one"
+	wq create $q.failed
+	eventually printed "there is a new queue '$q.failed'"
+	wq add $q b
+	eventually printed "key 'b': exit status 1; given up after 0 retries, and moved"
+	kill $run
+	wait $run
+	: >"$dir/mounted"
+	mount --bind /dev/wqueue/$q.failed "$dir/mounted"
+	"$WQCTL" run --follow --max-retries 0 --failed-to "$dir/mounted" $q -- false 2>"$err" &
+	run=$!
+	wq add $q c
+	eventually printed "and moved"
+	wq unlink $q.failed
+	wq unlink $q
+	queue
+	wait $run
+	is status 1 $?
+	prints "there can be no new queue '$dir/mounted': its file is mounted"
+}
+
+test_run_follow_waits_for_descriptors() {
+	local run worker
+	queue
+	"$WQCTL" run --follow $q -- sh -c 'echo $PPID >>'"$dir/ran" 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually file_has "$dir/ran" 1
+	read -r worker <"$dir/ran"
+	prlimit --pid "$worker" --nofile=3:1024
+	wq unlink $q
+	queue
+	wq add $q b
+	eventually printed "can't open the queue '$q': Too many open files; trying again"
+	prlimit --pid "$worker" --nofile=1024
+	eventually file_has "$dir/ran" 2
+	kill $run
+	wait $run
+	is "status, messages" "0 1" "$? $(grep -c "Too many" "$err")"
+}
+
 test_run_touches_the_key_of_a_long_command_while_nobody_reads_standard_error() {
 	queue --lease 1500ms
 	local run

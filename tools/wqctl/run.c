@@ -108,14 +108,14 @@ struct slot {
  * struct shared - memory that the parent and the workers share
  * @stop: start no more commands
  * @no_command: the message about that was printed
- * @removed: a message about a removed queue was printed
+ * @removed: a message about a removed queue was printed; for each name
  * @foreign: a message about a queue of another owner was printed; for each name
  * @slots: the workers
  */
 static struct shared {
 	atomic_bool stop;
 	atomic_bool no_command;
-	atomic_bool removed;
+	atomic_bool removed[2];
 	atomic_bool foreign[2];
 	struct slot slots[];
 } *shared;
@@ -153,6 +153,7 @@ static void close_files(struct slot *slot)
 static volatile sig_atomic_t stopping;
 static int queue = -1;
 static int failed_queue = -1;	/* of --failed-to; -1: there is none */
+static bool failed_foreign;	/* it is a new queue of that name and of another owner */
 
 /* The names that a run opens; the second is of --failed-to. */
 enum name { QUEUE, FAILED_TO };
@@ -689,12 +690,75 @@ static void report_given_up(struct slot *slot, const struct wq_item *item, int s
 		       item->failures == 1 ? "retry" : "retries", then);
 }
 
+/* The owner of an open queue; -1: it cannot be read, and no user has this ID. */
+static uid_t owner_of(int q)
+{
+	struct wq_stat st;
+
+	return wq_stat(q, &st) ? (uid_t)-1 : st.uid;
+}
+
+static const char *name_text(enum name name)
+{
+	return name == QUEUE ? args->queue : args->failed_to;
+}
+
+/* Otherwise run would take another user's keys, or add keys that failed to that user's queue. */
+static bool has_owner(int q, enum name name)
+{
+	uid_t is = owner_of(q);
+
+	return is == owners[name] && is != (uid_t)-1;
+}
+
+static void report_foreign(int q, enum name name)
+{
+	const char *text = name_text(name);
+
+	if (!atomic_exchange(&shared->foreign[name], true))
+		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s%s",
+			text, (int)owner_of(q), (int)owners[name], end_of_options(text), text);
+}
+
+/* Whether the queue of --failed-to was removed, as by a reload, which removes all. */
+static bool failed_is_removed(void)
+{
+	struct wq_stat st;
+
+	return failed_queue >= 0 && (wq_stat(failed_queue, &st) || st.state & WQ_STATE_REMOVED);
+}
+
+/*
+ * Add a key to the queue of --failed-to.  The keys of a queue that was removed are dropped, so this is
+ * no such queue afterwards: with --follow it is a new one of the same owner.
+ */
+static bool add_failed(const struct wq_item *item)
+{
+	int added = 0, found, err = 0;
+
+	do {
+		if (!failed_foreign)
+			added = wq_add(failed_queue, item->key, item->len);
+		err = errno;
+		found = args->follow ?
+			wq_reopen(failed_queue, args->failed_to, O_WRONLY, WQ_NOWAIT) :
+			-failed_is_removed();
+		if (found > 0) {
+			failed_foreign = !has_owner(failed_queue, FAILED_TO);
+			if (failed_foreign)
+				report_foreign(failed_queue, FAILED_TO);
+		}
+	} while (found > 0 && !failed_foreign);
+	errno = found || failed_foreign ? EIDRM : err;
+	return !found && !failed_foreign && added >= 0;
+}
+
 /* Park a key, or move it to the queue of --failed-to.  Waits for it report that it failed. */
 static void give_up(struct slot *slot, const struct wq_item *item, int status)
 {
 	int result;
 
-	if (failed_queue >= 0 && wq_add(failed_queue, item->key, item->len) >= 0) {
+	if (failed_queue >= 0 && add_failed(item)) {
 		report_given_up(slot, item, status, "and moved");
 		if (wq_done_with(queue, item, 0, WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET) < 0)
 			report_no_done(slot, item);
@@ -702,7 +766,8 @@ static void give_up(struct slot *slot, const struct wq_item *item, int status)
 	}
 	if (failed_queue >= 0)
 		message("can't add the key '%s' to the queue '%s': %s; it is parked",
-			key_text(item->key, item->len), args->failed_to, strerror(errno));
+			key_text(item->key, item->len), args->failed_to,
+			errno == EIDRM ? "it was removed" : strerror(errno));
 	result = done_failed(item, WQ_OUTCOME_GIVE_UP, status);
 	if (result == -1)
 		report_no_done(slot, item);
@@ -829,48 +894,13 @@ static bool worker_config(int q)
 	return true;
 }
 
-/* The owner of an open queue; -1: it cannot be read, and no user has this ID. */
-static uid_t owner_of(int q)
+static int complain_open(const struct args *a, enum name name)
 {
-	struct wq_stat st;
+	struct args of = *a;
 
-	return wq_stat(q, &st) ? (uid_t)-1 : st.uid;
-}
-
-static const char *name_text(enum name name)
-{
-	return name == QUEUE ? args->queue : args->failed_to;
-}
-
-/* Otherwise run would take another user's keys, or add keys that failed to that user's queue. */
-static bool has_owner(int q, enum name name)
-{
-	uid_t is = owner_of(q);
-
-	return is == owners[name] && is != (uid_t)-1;
-}
-
-static void report_foreign(int q, enum name name)
-{
-	const char *text = name_text(name);
-
-	if (!atomic_exchange(&shared->foreign[name], true))
-		message("the new queue '%s' belongs to uid %d, not to uid %d; remove it, or start run again to work on it: wqctl unlink %s%s",
-			text, (int)owner_of(q), (int)owners[name], end_of_options(text), text);
-}
-
-/* Report a foreign queue late: a queue that root restores gets its owner soon after it was made. */
-static bool follow_has_owner(int q, enum name name)
-{
-	static unsigned int looks[2];
-
-	if (has_owner(q, name)) {
-		looks[name] = 0;
-		return true;
-	}
-	if (++looks[name] == FOLLOW_FOREIGN)
-		report_foreign(q, name);
-	return false;
+	of.queue = name == QUEUE ? a->queue : a->failed_to;
+	return complain(&of, "can't open the queue '%s'%s", of.queue,
+			name == QUEUE ? "" : " of --failed-to");
 }
 
 /* Open the queue and read its attributes; -1: an error was printed. */
@@ -881,7 +911,7 @@ static int worker_open(void)
 				wq_open(args->queue, O_RDWR, 0, 0);
 
 	if (q < 0) {
-		complain(args, "can't open the queue '%s'", args->queue);
+		complain_open(args, QUEUE);
 		return -1;
 	}
 	if (!has_owner(q, QUEUE)) {
@@ -892,55 +922,103 @@ static int worker_open(void)
 	return worker_config(q) ? q : -1;
 }
 
-/* Whether the queue of --failed-to, which a reload removes too, is open. */
-static bool follow_failed(void)
+/* Looks for a new queue that failed in a row; for each name */
+static struct looks {
+	unsigned int denied, mounted, foreign, lacking;
+} looks[2];
+
+/* Whether the error of a look passes by itself.  If not, a message was printed. */
+static bool look_again(enum name name)
 {
-	return failed_queue < 0 ||
-	       (wq_reopen(failed_queue, args->failed_to, O_WRONLY, WQ_NOWAIT) >= 0 &&
-		follow_has_owner(failed_queue, FAILED_TO));
+	struct looks *l = &looks[name];
+
+	switch (errno) {
+	case ETIMEDOUT:
+	case EINTR:
+		return true;
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+		if (!l->lacking++ && !args->quiet)
+			message("can't open the queue '%s': %s; trying again", name_text(name),
+				strerror(errno));
+		pause_ms(PAUSE_MS);
+		return true;
+	case EACCES:
+		/* A queue that root restores gets its mode soon after it was made. */
+		if (l->denied++ < FOLLOW_DENIED)
+			return true;
+		break;
+	case EIDRM:
+		if (++l->mounted < FOLLOW_MOUNTED)
+			return true;
+		message("there can be no new queue '%s': its file is mounted, and the mount keeps the removed queue; restart the container, or mount the file again",
+			name_text(name));
+		return false;
+	}
+	complain_open(args, name);
+	return false;
+}
+
+/*
+ * Look for the queue that has a name now.  1: @q is that queue; 0: there is none that may be used, so
+ * look again; -1: there will be none, and a message was printed.
+ */
+static int look(int q, enum name name)
+{
+	int oflag = name == QUEUE ? O_RDWR : O_WRONLY;
+
+	if (wq_reopen(q, name_text(name), oflag, FOLLOW_NS) < 0)
+		return look_again(name) ? 0 : -1;
+	if (has_owner(q, name)) {
+		looks[name] = (struct looks){ 0 };
+		return 1;
+	}
+	/* Late: a queue that root restores gets its owner soon after it was made. */
+	if (++looks[name].foreign == FOLLOW_FOREIGN)
+		report_foreign(q, name);
+	pause_ms(PAUSE_MS);
+	return 0;
+}
+
+static void report_removed(enum name name, const char *then)
+{
+	if (!atomic_exchange(&shared->removed[name], true) && !args->quiet)
+		message("the queue '%s'%s was removed%s", name_text(name),
+			name == QUEUE ? "" : " of --failed-to", then);
+}
+
+static void report_new(enum name name)
+{
+	shared->foreign[name] = false;
+	if (atomic_exchange(&shared->removed[name], false) && !args->quiet)
+		message("there is a new queue '%s'", name_text(name));
 }
 
 /* The queue was removed, and has no keys.  Return false if the worker has to exit with @status. */
 static bool follow(int *status)
 {
-	unsigned int denied = 0, mounted = 0;
+	int found;
 
-	if (!atomic_exchange(&shared->removed, true) && !args->quiet)
-		message("the queue '%s' was removed%s", args->queue, args->follow ?
-			"; waiting for a new one" :
-			"; with --follow, run goes on with a new one of that name");
+	report_removed(QUEUE, args->follow ? "; waiting for a new one" :
+		       "; with --follow, run goes on with a new one of that name");
 	*status = args->once ? DONE : FAILED;
 	if (!args->follow || args->once)
 		return false;
 	while (!stopped()) {
-		bool has_failed = follow_failed();
-
-		if (wq_reopen(queue, args->queue, O_RDWR, FOLLOW_NS) >= 0) {
-			if (!has_failed || !follow_has_owner(queue, QUEUE)) {
-				pause_ms(PAUSE_MS);
-				continue;
-			}
-			if (!worker_config(queue))
-				return false;
-			if (atomic_exchange(&shared->removed, false) && !args->quiet)
-				message("there is a new queue '%s'", args->queue);
-			shared->foreign[QUEUE] = false;
-			shared->foreign[FAILED_TO] = false;
+		found = look(queue, QUEUE);
+		if (found > 0 && failed_is_removed())
+			report_removed(FAILED_TO, "; waiting for a new one");
+		if (found > 0 && failed_queue >= 0)
+			found = look(failed_queue, FAILED_TO);
+		if (found > 0 && worker_config(queue)) {
+			failed_foreign = false;
+			report_new(QUEUE);
+			report_new(FAILED_TO);
 			return true;
 		}
-		denied += errno == EACCES;
-		mounted += errno == EIDRM;
-		if (errno == EIDRM && mounted < FOLLOW_MOUNTED)
-			continue;
-		if (errno == EIDRM) {
-			message("there can be no new queue '%s': its file is mounted, and the mount keeps the removed queue; restart the container, or mount the file again",
-				args->queue);
+		if (found)
 			return false;
-		}
-		if ((errno != EACCES || denied > FOLLOW_DENIED) && errno != ETIMEDOUT && errno != EINTR) {
-			complain(args, "can't open the queue '%s'", args->queue);
-			return false;
-		}
 	}
 	*status = DONE;
 	return false;
@@ -994,14 +1072,6 @@ static void on_event(int sig)
 	(void)sig;
 }
 
-static int complain_failed_to(const struct args *a)
-{
-	struct args to = *a;
-
-	to.queue = a->failed_to;
-	return complain(&to, "can't open the queue '%s' of --failed-to", a->failed_to);
-}
-
 /* Give the terminal to a process group. */
 static void give_terminal(pid_t group)
 {
@@ -1039,7 +1109,7 @@ static int worker_main(void *arg)
 	if (args->failed_to) {
 		slot->files[FAILED_FILE] = failed_queue = wq_open(args->failed_to, O_WRONLY, 0, 0);
 		if (failed_queue < 0)
-			_exit(complain_failed_to(args));
+			_exit(complain_open(args, FAILED_TO));
 		if (!has_owner(failed_queue, FAILED_TO)) {
 			report_foreign(failed_queue, FAILED_TO);
 			_exit(FAILED);
@@ -1398,7 +1468,7 @@ static int check_queues(const struct args *a, int q, struct wq_stat *st)
 	if (a->failed_to) {
 		to = wq_open(a->failed_to, O_WRONLY, 0, 0);
 		if (to < 0)
-			return complain_failed_to(a);
+			return complain_open(a, FAILED_TO);
 		owners[FAILED_TO] = owner_of(to);
 		close(to);
 		if (!may_run(a, FAILED_TO))

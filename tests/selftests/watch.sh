@@ -263,6 +263,7 @@ watching() {
 }
 says() { grep -qF -- "$1" "$dir/said"; }
 lines() { grep -cxF -- "$1" "$out"; }
+exists_not() { [ ! -e "$1" ]; }
 ends_with() { # STATUS
 	local got=0
 	wait $pid || got=$?
@@ -364,6 +365,165 @@ test_watch_follow_of_a_file_waits_for_its_directory() {
 	mkdir "$files/d"
 	eventually says "is watched again"
 	eventually has_line "$out" "$files/d/f.conf"
+	kill $pid
+	ends_with 0
+}
+
+# The writes of kubelet's AtomicWriter, which makes a volume of a ConfigMap or a Secret.
+config_map() { # DIRECTORY VERSION TEXT
+	local old
+	old=$(readlink "$1/..data")
+	mkdir "$1/..$2"
+	echo "$3" >"$1/..$2/app.conf"
+	chmod 644 "$1/..$2/app.conf"
+	ln -s "..$2" "$1/..data_tmp"
+	mv -T "$1/..data_tmp" "$1/..data"
+	[ -L "$1/app.conf" ] || ln -s ..data/app.conf "$1/app.conf"
+	[ -z "$old" ] || rm -r "${1:?}/$old"
+}
+
+test_watch_follow_sees_each_version_of_a_config_map() {
+	local pid print version
+	config_map "$files/d" 2026_1 version-0
+	"$WQCTL" watch --follow "fs:$files/d/app.conf" -- cat >"$out" 2>"$dir/said" &
+	pid=$!
+	(cd "$files" && exec "$WQCTL" watch --follow --print fs:d/app.conf) >>"$top/print" 2>"$top/print.said" &
+	print=$!
+	# a write in place, so that both watch
+	changed() { echo version-1 >>"$files/d/app.conf"; has_line "$out" version-1 && [ -s "$top/print" ]; }
+	eventually changed
+	for version in 2 3 4; do
+		: >"$top/print"
+		config_map "$files/d" 2026_$version version-$version
+		eventually has_line "$out" version-$version
+		eventually has_line "$top/print" d/app.conf
+		is "lines of print" "" "$(grep -vxF d/app.conf "$top/print")"
+	done
+	# the directory that is watched now
+	echo version-5 >"$files/d/app.conf"
+	eventually has_line "$out" version-5
+	is "messages" "$(for version in 2 3 4; do
+		echo "wqctl: 'fs:$files/d/app.conf' is watched again: its path leads to another place"; done)" \
+		"$(<"$dir/said")"
+	has_no "messages of print" "no longer" "$(<"$top/print.said")"
+	kill $pid $print
+	ends_with 0
+}
+
+test_watch_follow_of_a_file_sees_links_and_directories_replaced() {
+	local pid
+	mkdir "$files/"{one,two,new}
+	echo one >"$files/one/f"
+	echo two >"$files/two/g"
+	echo new >"$files/new/f"
+	ln -s one "$files/current"
+	ln -s current/f "$files/link"
+	"$WQCTL" watch --follow "fs:$files/link" -- cat >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo first >"$files/one/f"; has_line "$out" first; }
+	eventually changed
+	ln -s two/g "$files/link.new"
+	mv -T "$files/link.new" "$files/link"
+	eventually has_line "$out" two
+	echo second >"$files/two/g"
+	eventually has_line "$out" second
+	ln -s current/f "$files/link.new"
+	mv -T "$files/link.new" "$files/link"
+	eventually says "is watched again"
+	mv "$files/one" "$files/old"
+	# the path leads nowhere for some time
+	nap 2
+	mv "$files/new" "$files/one"
+	eventually has_line "$out" new
+	kill $pid
+	ends_with 0
+}
+
+test_watch_of_a_file_ends_if_its_path_leads_to_another_place() {
+	local pid
+	config_map "$files/d" 2026_1 version-0
+	"$WQCTL" watch "fs:$files/d/app.conf" -- cat >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo version-1 >"$files/d/app.conf"; has_line "$out" version-1; }
+	eventually changed
+	config_map "$files/d" 2026_2 version-2
+	ends_with 1
+	says "is no longer watched: " || fail "messages: $(<"$dir/said")"
+	mkdir "$files/other"
+	echo text >"$files/other/app.conf"
+	ln -s d/app.conf "$files/link"
+	# else changed() can see the output of the first watch
+	: >"$out"
+	"$WQCTL" watch --print "fs:$files/link" >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo version-1 >"$files/d/app.conf"; [ -s "$out" ]; }
+	eventually changed
+	# nothing is removed
+	ln -sfn other/app.conf "$files/link"
+	ends_with 1
+	says "is no longer watched: its path leads to another place; watch ends" || fail "messages: $(<"$dir/said")"
+}
+
+test_watch_of_a_file_that_is_a_mount_point_is_refused() {
+	local pid
+	echo text | tee "$files/source" >"$files/d/app.conf"
+	mount --bind "$files/source" "$files/d/app.conf"
+	reports 2 "is a mount point" wq watch --print "fs:$files/d/app.conf"
+	umount "$files/d/app.conf"
+	"$WQCTL" watch --print --follow "fs:$files/d/app.conf" >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo text >"$files/d/app.conf"; [ -s "$out" ]; }
+	eventually changed
+	mount --bind "$files/source" "$files/d/app.conf"
+	eventually says "is no longer watched: its path leads to another place; watch waits"
+	: >"$out"
+	umount "$files/d/app.conf"
+	eventually says "is back, and is watched again"
+	eventually has_line "$out" "$files/d/app.conf"
+	kill $pid
+	ends_with 0
+}
+
+test_watch_of_a_file_follows_no_link_that_the_kernel_does_not_follow() {
+	local was pid
+	was=$(</proc/sys/fs/protected_symlinks)
+	echo 1 >/proc/sys/fs/protected_symlinks
+	mkdir -m 1777 "$files/shared"
+	echo text >"$files/shared/app.conf"
+	echo secret >"$files/d/secret"
+	"$WQCTL" watch --follow "fs:$files/shared/app.conf" -- cat >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo first >"$files/shared/app.conf"; has_line "$out" first; }
+	eventually changed
+	rm "$files/shared/app.conf"
+	setpriv --reuid 1234 --regid 1234 --clear-groups ln -s "$files/d/secret" "$files/shared/app.conf"
+	nap 3
+	has_no "messages" "is watched again" "$(<"$dir/said")"
+	rm "$files/shared/app.conf"
+	echo third >"$files/shared/app.conf"
+	eventually has_line "$out" third
+	has_no "output" secret "$(<"$out")"
+	kill $pid
+	ends_with 0
+	echo "$was" >/proc/sys/fs/protected_symlinks
+}
+
+test_watch_print_follow_waits_again_if_its_directory_goes_during_the_attach() {
+	local pid
+	SHIM=detach SHIM_DIR=$files/d LD_PRELOAD=${0%/*}/shim/wqctl_shim.so \
+		"${WQCTL_SHARED:-$WQCTL}" watch --print --follow "fs:$files/d" >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo a >"$files/d/one"; has_line "$out" one; }
+	eventually changed
+	rm -r "$files/d"
+	eventually says "watch waits until it is back"
+	mkdir "$files/d"
+	# by the shim
+	eventually exists_not "$files/d"
+	has_no "messages" "is watched again" "$(<"$dir/said")"
+	mkdir "$files/d"
+	eventually says "is back, and is watched again"
+	eventually has_line "$out" /
 	kill $pid
 	ends_with 0
 }

@@ -12,6 +12,7 @@
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
  *	slow	each sort takes 11 s by the clock of the process
  *	sorting	each comparison of a sort takes 2 ms by the clock of the process
+ *	detach	before the first source is detached, the directory $SHIM_DIR is removed
  *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
  *
  * With SHIM_KILL=N the N-th call of those that change a queue, a file or a directory kills wqctl.
@@ -20,7 +21,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/wq.h>
+#include <linux/wq_source.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -121,6 +122,17 @@ static void interfere(int fd)
 	close(open(path, O_CREAT | O_WRONLY, 0600));
 }
 
+/* A directory that is to be watched again goes away once more, between its open and the attach. */
+static void remove_dir(const struct wq_source_op *op)
+{
+	static bool removed;
+
+	if (op->op != WQ_SOURCE_DETACH || removed)
+		return;
+	removed = true;
+	syscall(SYS_rmdir, getenv("SHIM_DIR"));
+}
+
 /* Seconds and ns by which the clock of the process is ahead. */
 static time_t ahead;
 static long ahead_ns;
@@ -195,6 +207,8 @@ int ioctl(int fd, unsigned long nr, void *arg)
 		count_call();
 	if (nr == WQ_IOC_LIST)
 		interfere(fd);
+	if (nr == WQ_IOC_SOURCE && shim("detach"))
+		remove_dir(arg);
 	if (nr != WQ_IOC_DONE || !shim("memory") || n++ % 3 == 2) {
 		int ret = syscall(SYS_ioctl, fd, nr, arg);
 

@@ -20,6 +20,8 @@
 
 #define MAX_MOUNTS	4	/* that a message names */
 
+static const char MOVED[] = "its path leads to another place";
+
 /**
  * struct spec - what a source watches
  * @op: the arguments of the attach
@@ -30,6 +32,8 @@
  * @text: the SPEC
  * @dir: the absolute path of the directory, to be freed; NULL: there is none
  * @file: the path in @text, if that is of a file; else NULL
+ * @path: the absolute path of the file, to be freed
+ * @name: its name in the directory, to be freed
  */
 struct spec {
 	struct wq_source_op op;
@@ -40,6 +44,7 @@ struct spec {
 	const char *text;
 	char *dir;
 	const char *file;
+	char *path, *name;
 };
 
 /* Why a source ended: in a list of sources, and in a sentence */
@@ -199,13 +204,9 @@ static char *absolute(const char *path)
 	return text;
 }
 
-static bool open_dir(struct spec *s, const struct args *a, const char *path)
+static bool open_dir(struct spec *s, const char *path)
 {
-	s->dir = absolute(path);
-	s->fs.flags = (a->children || s->file ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
 	s->fs.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (s->fs.fd < 0)
-		message("can't open the directory '%s': %s", path, strerror(errno));
 	return s->fs.fd >= 0;
 }
 
@@ -213,37 +214,101 @@ static bool open_dir(struct spec *s, const struct args *a, const char *path)
 static bool only_name(struct spec *s, const char *name)
 {
 	size_t size;
-	FILE *out = open_memstream(&s->rules, &size);
+	FILE *out;
 
+	free(s->rules);
+	out = open_memstream(&s->rules, &size);
 	if (out)
 		fprintf(out, "%c/", WQ_FS_ONLY);
 	for (; out && *name; name++)
 		fprintf(out, strchr("*?[\\", *name) ? "\\%c" : "%c", *name);
-	if (!out || putc('\0', out) || fclose(out)) {
-		message("not enough memory");
+	if (!out || putc('\0', out) || fclose(out))
 		return false;
-	}
 	s->fs.rules = (uintptr_t)s->rules;
 	s->fs.rules_size = size;
 	return true;
 }
 
-/* A file is watched by its directory, as editors put another file in its place. */
+static uint64_t mount_id(int fd)
+{
+	struct statx st;
+
+	return statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) ? 0 : st.stx_mnt_id;
+}
+
+/*
+ * The path of an open file without links, to be freed; NULL: it was removed, or is not readable.  The
+ * kernel has followed the links, as it does for a command: realpath() ignores fs.protected_symlinks.
+ */
+static char *path_of(int fd)
+{
+	struct stat is, at;
+	char link[32], *path;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	path = realpath(link, NULL);
+	if (path && !fstat(fd, &is) && !stat(path, &at) && is.st_dev == at.st_dev &&
+	    is.st_ino == at.st_ino)
+		return path;
+	free(path);
+	return NULL;
+}
+
+/*
+ * Open the directory that has the file, as editors put another file in its place.  That of a file that
+ * is a mount point itself has no changes of the file.  False: errno is set, EXDEV for a mount point.
+ */
+static bool open_file(struct spec *s, const char *path)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+	char *real = fd < 0 ? NULL : path_of(fd), *name = real ? strrchr(real, '/') : NULL;
+	bool ok = false;
+
+	if (name) {
+		free(s->dir);
+		free(s->name);
+		*name = '\0';
+		s->dir = strdup(name > real ? real : "/");
+		s->name = strdup(name + 1);
+		ok = s->dir && s->name && open_dir(s, s->dir) && only_name(s, s->name);
+	}
+	if (ok && mount_id(fd) != mount_id(s->fs.fd)) {
+		errno = EXDEV;
+		ok = false;
+	}
+	free(real);
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
 static bool parse_file(struct spec *s, const struct args *a, const char *path)
 {
-	char *real = realpath(path, NULL), *name = real ? strrchr(real, '/') : NULL;
-	bool ok;
-
-	if (a->num_rules || !name) {
+	if (a->num_rules) {
 		message("'%s' is a file; --only and --exclude belong to a directory", path);
-		free(real);
 		return false;
 	}
 	s->file = path;
-	*name = '\0';
-	ok = open_dir(s, a, name > real ? real : "/") && only_name(s, name + 1);
-	free(real);
-	return ok;
+	s->path = absolute(path);
+	errno = 0;
+	if (s->path && open_file(s, path))
+		return true;
+	if (errno == EXDEV)
+		message("'%s' is a mount point, so its directory has none of its changes; mount its directory, and watch the file there",
+			path);
+	else
+		message("can't find the directory of the file '%s': %s", path,
+			errno ? strerror(errno) : "/proc is not mounted, or the file was removed");
+	return false;
+}
+
+static bool parse_dir(struct spec *s, const struct args *a, const char *path)
+{
+	s->dir = absolute(path);
+	if (open_dir(s, path))
+		return parse_rules(s, a, path);
+	message("can't open the directory '%s': %s", path, strerror(errno));
+	return false;
 }
 
 static bool parse_path(struct spec *s, const struct args *a, const char *path)
@@ -251,13 +316,13 @@ static bool parse_path(struct spec *s, const struct args *a, const char *path)
 	struct stat st;
 	bool is_file = !stat(path, &st) && !S_ISDIR(st.st_mode);
 
-	if (!(is_file ? parse_file(s, a, path) : open_dir(s, a, path)))
+	s->fs.flags = (a->children || is_file ? WQ_FS_CHILDREN : 0) | (a->own ? 0 : WQ_FS_NOT_OWN);
+	if (!(is_file ? parse_file : parse_dir)(s, a, path))
 		return false;
 	if (a->events && !*a->events)
 		refuse_name("", 0, events, "event");
-	else if (!a->events || parse_names(&s->fs.events, a->events, events, "event"))
-		return is_file || parse_rules(s, a, path);
-	return false;
+	return !a->events ||
+	       (*a->events && parse_names(&s->fs.events, a->events, events, "event"));
 }
 
 static bool parse_channel(struct spec *s, const char *text)
@@ -322,6 +387,8 @@ static void spec_end(struct spec *s)
 		close(s->fs.fd);
 	free(s->rules);
 	free(s->dir);
+	free(s->path);
+	free(s->name);
 }
 
 /* The kernel refuses the source: find out which of its patterns is the reason. */
@@ -441,13 +508,11 @@ static char *next_mount(FILE *mounts, uint64_t *id)
 static char *mount_of(int fd)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	struct statx st;
+	uint64_t id = 0, of = mount_id(fd);
 	char *path = NULL;
-	uint64_t id = 0;
 
-	if (!statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) && st.stx_mask & STATX_MNT_ID)
-		while ((path = next_mount(mounts, &id)) && id != st.stx_mnt_id)
-			free(path);
+	while (of && (path = next_mount(mounts, &id)) && id != of)
+		free(path);
 	if (mounts)
 		fclose(mounts);
 	return path;
@@ -583,7 +648,9 @@ int cmd_detach(const struct args *a)
 static struct {
 	struct spec spec;
 	char *mount;	/* where the directory's file system is mounted, or NULL */
-	bool gone;	/* the source has ended, and a message was printed */
+	struct stat dir;	/* the directory that has the file */
+	const char *gone;	/* why the source has ended, or NULL */
+	bool reported;	/* a message with @gone was printed */
 } watch;
 
 static void watch_close(void)
@@ -615,8 +682,10 @@ int watch_attach(const struct args *a)
 {
 	int ret = DONE;
 
+	if (a->file)
+		fstat(watch.spec.fs.fd, &watch.dir);
 	if (!wq_attach(a->fd, &watch.spec.op)) {
-		watch.gone = false;
+		watch.gone = NULL;
 		if (a->paths && !a->children && !a->file && !a->quiet)
 			report_mounts(&watch.spec);
 	} else if (!watch.gone || errno != ENOENT) {
@@ -626,16 +695,40 @@ int watch_attach(const struct args *a)
 	return ret;
 }
 
+/*
+ * Whether the path of the file leads to another directory or name than those that are watched: a link
+ * in it was replaced, as that of a Kubernetes ConfigMap, or a directory was renamed.  The sources of
+ * these directories would not see all of that, and the links can lead to anywhere.
+ */
+static bool file_moved(void)
+{
+	struct spec now = { .fs.fd = -1 };
+	struct stat dir;
+	bool moved;
+
+	if (open_file(&now, watch.spec.path))
+		moved = !fstat(now.fs.fd, &dir) &&
+			(dir.st_dev != watch.dir.st_dev || dir.st_ino != watch.dir.st_ino ||
+			 strcmp(now.name, watch.spec.name));
+	else	/* A directory that can't be watched */
+		moved = now.dir && (errno == EXDEV || strcmp(now.dir, watch.spec.dir));
+	spec_end(&now);
+	return moved;
+}
+
 /* Open the directory again.  False: it is not there. */
 static bool watch_open(void)
 {
 	char *mount = NULL;
 	bool same;
 
-	if (!watch.spec.dir)
+	/* A file is where its path leads.  If there is none, it can come back where it was. */
+	if (!watch.spec.dir || (watch.spec.file && open_file(&watch.spec, watch.spec.path)))
 		return true;
-	watch.spec.fs.fd = open(watch.spec.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (watch.spec.fs.fd >= 0)
+	if (watch.spec.file && errno == EXDEV)
+		return false;
+	watch_close();
+	if (open_dir(&watch.spec, watch.spec.dir))
 		mount = mount_of(watch.spec.fs.fd);
 	same = mount && !strcmp(mount, watch.mount);
 	free(mount);
@@ -657,25 +750,44 @@ static bool watch_again(const struct args *a)
 	op->flags |= WQ_SOURCE_SCAN;
 	if (watch_attach(a) != DONE)
 		return false;
-	if (!watch.gone && !a->quiet)
+	if (watch.gone || a->quiet)
+		return true;
+	if (watch.reported)
 		message("'%s' is back, and is watched again", watch.spec.text);
+	else
+		message("'%s' is watched again: %s", watch.spec.text, MOVED);
 	return true;
 }
 
-/* Whether the source has ended; the first time, print that. */
+/* Whether the source has ended, which is the case from now on if its file is another one. */
 static bool watch_is_gone(const struct args *a)
 {
 	struct wq_source_op op = { .id = 0 };
 
 	if (watch.gone)
 		return true;
-	if (wq_source_next(a->fd, &op, NULL, 0) || !(op.state & WQ_SOURCE_ENDED))
-		return false;
-	watch.gone = true;
-	message("'%s' is no longer watched: %s; %s", watch.spec.text, ends[end_of(&op)].text,
-		a->follow ? "watch waits until it is back" :
-		"watch ends; start it again with --scan when that is back, or use --follow");
-	return true;
+	watch.reported = false;
+	if (a->file && file_moved()) {
+		watch.gone = MOVED;
+		wq_detach(a->fd, watch.spec.op.id);
+	} else if (!wq_source_next(a->fd, &op, NULL, 0) && op.state & WQ_SOURCE_ENDED) {
+		watch.gone = ends[end_of(&op)].text;
+	}
+	return watch.gone;
+}
+
+static void report_gone(const struct args *a)
+{
+	if (!watch.reported)
+		message("'%s' is no longer watched: %s; %s", watch.spec.text, watch.gone,
+			a->follow ? "watch waits until it is back" :
+			"watch ends; start it again with --scan when that is back, or use --follow");
+	watch.reported = true;
+}
+
+bool watch_looks(const struct args *a)
+{
+	return a->file || watch.gone;
 }
 
 bool watch_ends(const struct args *a)
@@ -684,6 +796,12 @@ bool watch_ends(const struct args *a)
 
 	if (!watch_is_gone(a))
 		return false;
+	/* A file that has moved is there. */
+	if (a->follow && watch.gone == MOVED && !watch_again(a))
+		return true;
+	if (!watch.gone)
+		return false;
+	report_gone(a);
 	if (a->follow)
 		return !watch_again(a);
 	/* Keys that wait for a retry have had a run. */

@@ -6,6 +6,9 @@
  * when the keys that are left have had their runs.  With --follow it waits until the directory is
  * back, on a file system that is mounted in the same place: a mount point without a file system is
  * an empty directory.
+ *
+ * A file is watched by the directory that its path leads to.  If the path leads to another one, as a
+ * link was replaced, that is an end of the source, too.
  */
 #ifndef WQCTL_SOURCE_H
 #define WQCTL_SOURCE_H
@@ -23,6 +26,9 @@ int watch_attach(const struct args *a);
  * Return whether watch has to end: no key is left that had no run, or a message was printed.
  */
 bool watch_ends(const struct args *a);
+
+/* Whether watch_ends() is to be called each second, also if no get fails with ENOLINK. */
+bool watch_looks(const struct args *a);
 
 /* Whether a key stands for all of what is gone, which would seem to be empty to its command. */
 bool watch_drops(int q, const struct wq_item *item);

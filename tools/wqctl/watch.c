@@ -47,25 +47,34 @@ static int print_keys(const struct args *a)
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
 	struct sigaction end = { .sa_handler = on_end }, old;
 	struct wq_item item = { .token = 0 };
+	int64_t timeout, look = 0;
 	size_t i;
+	int err;
 
 	printed = a->fd;
 	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(signals[i], &end, NULL);
 	while (!ended) {
-		if (!wq_done_get(a->fd, &item, 0, WQ_OUTCOME_FORGET, WQ_FOREVER)) {
+		timeout = watch_looks(a) ? LOOK_S * NSEC_PER_SEC : WQ_FOREVER;
+		if (!wq_done_get(a->fd, &item, 0, WQ_OUTCOME_FORGET, timeout)) {
 			if (!watch_drops(a->fd, &item))
 				print_key(a, &item);
 			if (fflush(stdout))
 				return FAILED;
-			continue;
+			/* A file that changes all the time holds up no look. */
+			if (timeout == WQ_FOREVER || now_ns() < look)
+				continue;
+			errno = ETIMEDOUT;
 		}
-		if (errno != ENOLINK)
+		err = errno;
+		if (err != ENOLINK && err != ETIMEDOUT)
 			return ended ? DONE : complain(a, "can't get a key");
 		if (watch_ends(a))
 			return FAILED;
-		sleep(LOOK_S);
+		if (err == ENOLINK)
+			sleep(LOOK_S);
+		look = now_ns() + LOOK_S * NSEC_PER_SEC;
 	}
 	return DONE;
 }

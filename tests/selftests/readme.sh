@@ -4,19 +4,23 @@
 # console block is run, and its output is compared with the block; only times may
 # differ.  The C example is built with warnings as errors, and run with and without
 # the device.  Prints TAP.  Runs as root with the module loaded.  SRC is the project,
-# its tools are built in build/tools.
+# its tools are built in build/tools, and SOURCES is the directory of the modules of sources.
 #
-# The tests run through their names.
-# shellcheck disable=SC2317
+# The tests run through their names, and some text is for an inner shell.
+# shellcheck disable=SC2317,SC2016
 set -u
 
-: "${SRC:?set SRC to the path of the project}"
+: "${SRC:?set SRC to the path of the project}" "${SOURCES:?set SOURCES to the directory of wq_fs.ko}"
 # shellcheck source=tests/selftests/harness.sh
 . "$(dirname "$0")/harness.sh"
 export PATH=$SRC/build/tools:$PATH
 
 # Other tests look at all queues.
 cleanup() {
+	umount /srv /usr/local/bin
+	busybox rmmod wq_fs
+	wqctl unlink builds
+	wqctl unlink index
 	wqctl unlink mail
 	wqctl unlink mirrors
 	wqctl unlink photos
@@ -59,19 +63,107 @@ test_shell_session_prints_what_it_shows() {
 	session README.md "Use it from a shell"
 }
 
-test_lease_session_prints_what_it_shows() {
-	set -e
-	session tools/doc/operations.md "Leases"
+# How each block of code of the operations page is tested: by a function, which gets the name of its
+# section, and the text in $block; or elsewhere, with the reason.
+declare -A recipes=(
+	["Secure Boot: console"]="elsewhere: no guest has Secure Boot; tests/packaging compares the messages"
+	["Containers: console"]="elsewhere: it needs crun and a root that is mounted; tests/packaging runs it"
+	["Attributes: console"]=shows
+	["Order and debounce: sh"]=debounces
+	["Leases: console"]=shows
+	["Keys that fail for ever: console"]=shows
+	["Pause: console"]=shows
+	["Wait for a key, and disable a key: sh"]=waits
+	["Run a command as a service: ini"]=sets_run
+	["Watch as a service: ini"]=watches
+)
+operations=tools/doc/operations.md
+
+shows() { session "$operations" "$1"; }
+
+# as_printed STATUS...: each line of the block, which exits so
+as_printed() {
+	local line
+	while IFS= read -ru 4 line; do
+		[ "${line:0:1}" != "#" ] || continue
+		status "$1" bash -uc "$line"
+		shift
+	done 4<<<"$block"
+	is "lines that are left" 0 $#
 }
 
-test_pause_session_prints_what_it_shows() {
-	set -e
-	session tools/doc/operations.md "Pause"
+debounces() {
+	as_printed 0 0
+	wqctl show --json index docs >"$out"
+	holds '.state == ["delayed"] and .due_ns > 0 and .due_ns <= 10000000000'
+	is debounce_ns 300000000000 "$(q=index WQCTL=wqctl stats debounce_ns)"
 }
 
-test_attribute_session_prints_what_it_shows() {
-	set -e
-	session tools/doc/operations.md "Attributes"
+# The second command finds no run, as the first one has waited for it.
+waits() {
+	local worker
+	wqctl create builds
+	wqctl run -q builds -- true &
+	worker=$!
+	as_printed 0 3 0 0
+	kill "$worker"
+	wait "$worker"
+}
+
+# Words of a unit that systemd does not know
+unknown() {
+	printf '%s\n' "$1" "[Service]" ExecStart=/bin/true >"$dir/recipe.service"
+	systemd-analyze verify --man=no "$dir/recipe.service" 2>&1 | grep -i "recipe.service.*\(unknown\|fail\|invalid\|ignor\)"
+}
+
+# systemd splits the variable into words of the command.
+sets_run() {
+	local run
+	is unknown "" "$(unknown "$block")"
+	run=$(sed -n 's/^Environment="WQ_RUN=\(.*\)"$/\1/p' <<<"$block")
+	is_not "the options" "" "$run"
+	wqctl create mail
+	wqctl add mail alice
+	# shellcheck disable=SC2086 # options
+	status 0 wqctl run --once $run mail -- true
+}
+
+watches() {
+	local command worker
+	is unknown "" "$(unknown "$(grep -v ^ExecStart= <<<"$block")")"
+	command=$(sed -n 's/^ExecStart=//p' <<<"$block")
+	is_not "the command" "" "$command"
+	busybox insmod "$SOURCES/wq_fs.ko"
+	mount -t tmpfs none /srv
+	mount -t tmpfs none /usr/local/bin
+	printf '#!/bin/sh\necho "$1" >>%s\n' "$dir/backed-up" >/usr/local/bin/backup
+	chmod +x /usr/local/bin/backup
+	: >"$dir/backed-up"
+	bash -uc "exec $command" &
+	worker=$!
+	eventually grep -qx /srv/ "$dir/backed-up"
+	echo text >/srv/file
+	eventually grep -qx /srv/file "$dir/backed-up"
+	kill "$worker"
+	wait "$worker"
+	is status 0 $?
+	umount /srv /usr/local/bin
+}
+
+test_each_recipe_of_operations_works_as_printed_or_has_a_reason() {
+	local recipe name block found
+	found=$(awk '/^## / { section = substr($0, 4) }
+		/^```./ && !code { print section ": " substr($0, 4); code = 1; next }
+		/^```/ { code = 0 }' "$SRC/$operations" | sort -u)
+	is "the blocks" "$found" "$(printf '%s\n' "${!recipes[@]}" | sort)"
+	while IFS= read -ru 3 recipe; do
+		name=${recipe%: *} block=$(block "${recipe##*: }" "$operations" "${recipe%: *}")
+		case ${recipes[$recipe]} in
+		elsewhere:*) ;;
+		*) "${recipes[$recipe]}" "$name" || fail "$recipe: expected to work as printed" "$(<"$out")" ;;
+		esac
+		echo "# $recipe: ${recipes[$recipe]%%:*}"
+	done 3<<<"$found"
 }
 
 test_shell_example_does_not_execute_a_key() {
@@ -122,7 +214,6 @@ test_c_example_builds_without_warnings_and_delivers() {
 test_c_example_without_device_fails_with_a_message() {
 	set -e
 	build_c
-	# shellcheck disable=SC2016  # for the inner shell
 	expect_failure "mail: mail: No such device" \
 		unshare --mount sh -c 'mount -t tmpfs none /dev && exec "$1"' sh "$PWD/mail"
 }
@@ -133,6 +224,16 @@ test_c_example_after_shutdown_fails_with_a_message() {
 	wqctl create mail
 	wqctl shutdown mail
 	expect_failure "mail: mail: " ./mail
+}
+
+test_selftests_refuse_a_machine_without_the_module() {
+	local test
+	for test in queue libwq load readme.sh; do
+		[ -e "${0%/*}/$test" ] || test=faults/$test
+		reports 2 "${test##*/}: the module wq is not loaded; run the test in a guest: tools/vm/vm run" \
+			unshare --mount sh -c 'mount -t tmpfs none /sys/module && mount -t tmpfs none /run && "$1"' \
+			sh "$(readlink -f "${0%/*}/$test")"
+	done
 }
 
 run_tests "$@"

@@ -1370,6 +1370,63 @@ TEST_F(libwq, wait_for_no_descriptor_fails_with_EBADF)
 	ASSERT_EQ(-EBADF, ret_of(wq_wait(1000000, WQ_NOWAIT)));
 }
 
+static volatile sig_atomic_t in_handler, allocations;
+static int handler_queue;
+static int handler_results[8];
+
+/* The library is a part of this program, so its calls come here. */
+void *__libc_malloc(size_t size);
+void *__libc_realloc(void *at, size_t size);
+
+void *malloc(size_t size)
+{
+	allocations += in_handler;
+	return __libc_malloc(size);
+}
+
+void *realloc(void *at, size_t size)
+{
+	allocations += in_handler;
+	return __libc_realloc(at, size);
+}
+
+static void use_in_handler(int sig)
+{
+	struct wq_item item;
+	struct wq_stat st;
+	int *ret = handler_results;
+
+	(void)sig;
+	in_handler = 1;
+	*ret++ = wq_add(handler_queue, "a", 1);
+	*ret++ = wq_query(handler_queue, "a", 1) & WQ_KEY_READY;
+	*ret++ = wq_get(handler_queue, &item, WQ_NOWAIT);
+	*ret++ = wq_touch(handler_queue, &item);
+	*ret++ = wq_stat(handler_queue, &st) ?: st.processing;
+	*ret++ = wq_done_with(handler_queue, &item, SEC, WQ_OUTCOME_AFTER);
+	*ret++ = wq_wait_key(handler_queue, "b", 1, WQ_NOWAIT);
+	*ret++ = wq_cancel(handler_queue, "a", 1);
+	in_handler = 0;
+}
+
+TEST_F(libwq, calls_without_a_name_work_in_a_signal_handler_and_allocate_nothing)
+{
+	static const int expected[] = { 1, WQ_KEY_READY, 0, 0, 1,
+		WQ_RESULT_DELAYED, WQ_END_NO_RUN, WQ_KEY_DELAYED };
+	struct sigaction sa = { .sa_handler = use_in_handler };
+
+	handler_queue = self->q;
+	sigaction(SIGUSR1, &sa, NULL);
+	raise(SIGUSR1);
+	for (int i = 0; i < 8; i++)
+		ASSERT_EQ(expected[i], handler_results[i]);
+	ASSERT_EQ(0, allocations);
+	in_handler = 1;
+	free(malloc(1));
+	in_handler = 0;
+	ASSERT_EQ(1, allocations);
+}
+
 /* Each thread adds, gets and ends its keys by the descriptor of all. */
 static void *threads_cycle(void *arg)
 {

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* wqctl run: what its processes share, and the key that a worker holds. */
+#ifndef RUN_HELD_H
+#define RUN_HELD_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "wqctl.h"
+
+/* Delay after ENOMEM and before a worker is replaced; interval of --once. */
+#define PAUSE_MS	100
+#define PAUSE_NS	(PAUSE_MS * 1000000LL)
+
+/* Elements of slot.files: the queue, that of --failed-to, and the pipe of standard error. */
+enum { QUEUE_FILE, FAILED_FILE, ERRORS_FILE };
+
+/**
+ * struct slot - a worker and its counters; only the worker writes them
+ * @pid: process of the worker; 0: none
+ * @group: of a worker that was killed, if processes of its session or group can be left; 0: none
+ * @start_time: when a new worker has to take the place of one that was killed; 0: never
+ * @files: descriptors that the parent closes if the worker was killed; -1: none
+ * @runs: commands that ended
+ * @retries: commands that failed, and whose key is retried
+ * @given_up: keys that failed too often, and were parked or added to --failed-to
+ * @dropped: keys that could not be run or retried
+ * @expired: keys whose lease expired while the worker held them
+ * @pending: keys whose first failure was here, less keys that had failed before and
+ *	ended here; the sum over all workers is the number of keys that wait for a retry
+ *	because of this wqctl
+ * @exec_error: errno of an exec that failed, which the child writes, or 0
+ * @no_command: no key can be run: its command can't be executed, or nobody reads its output
+ */
+struct slot {
+	pid_t pid;
+	pid_t group;
+	int64_t start_time;
+	atomic_int files[3];
+	atomic_uint_least64_t runs;
+	atomic_uint_least64_t retries;
+	atomic_uint_least64_t given_up;
+	atomic_uint_least64_t dropped;
+	atomic_uint_least64_t expired;
+	atomic_int_least64_t pending;
+	atomic_int exec_error;
+	bool no_command;
+};
+
+/**
+ * struct shared - memory that the parent and the workers share
+ * @stop: start no more commands
+ * @no_command: the message about that was printed
+ * @removed: a message about a removed queue was printed; for each name
+ * @foreign: a message about a queue of another owner was printed; for each name
+ * @slots: the workers
+ */
+struct shared {
+	atomic_bool stop;
+	atomic_bool no_command;
+	atomic_bool removed[2];
+	atomic_bool foreign[2];
+	struct slot slots[];
+};
+
+extern struct shared *shared;
+
+/* The parent sets these before there are workers. */
+extern const struct args *args;
+extern pid_t parent;
+extern sigset_t old_mask;
+extern sighandler_t old_pipe;	/* what SIGPIPE did at the start */
+extern struct rlimit files_limit;	/* of the commands */
+extern int terminal;	/* of --tty, if this process group had it; -1: there is none */
+
+/* SIGCHLD and the stop signals, but for those that were ignored at the start, as by nohup. */
+extern sigset_t signals;
+extern const int stop_signals[];	/* 0 is the end */
+
+/* A worker has its own values of these. */
+extern int queue;
+extern int failed_queue;	/* of --failed-to; -1: there is none */
+extern int64_t lease;		/* of the queue, in ns; 0: none */
+extern unsigned int max_retries;	/* before a key is given up here, not by the queue */
+extern volatile sig_atomic_t stopping;
+
+void close_file(struct slot *slot, int i);
+void close_files(struct slot *slot);
+
+/* A handler of the signals that stop a worker. */
+void on_stop(int sig, siginfo_t *info, void *context);
+
+bool stopped(void);
+struct timespec to_timespec(int64_t ns);
+void pause_ms(long ms);
+
+/* A get or a touch has begun the lease again. */
+void touch_later(void);
+
+int64_t touch_left(void);
+
+/* Touch the key if it is time for that.  Return false if its lease expired. */
+bool touch(const struct wq_item *item);
+
+/* Sleep while holding a key; return value as touch(). */
+bool pause_touching(const struct wq_item *item);
+
+void report_expired(struct slot *slot, const struct wq_item *item, const char *effect);
+
+/* If the key had failed before this run, it was counted as pending. */
+void uncount_pending(struct slot *slot, const struct wq_item *item);
+
+#endif /* RUN_HELD_H */

@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <link.h>
-#include <mntent.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "mounts.h"
 #include "save.h"
 
 #define MODULE		"/sys/module/wq"
@@ -418,15 +418,12 @@ static enum finding check_library(struct doctor *d)
 /* The file system that was mounted last on @dir, or one of that type. */
 static bool find_mount(const char *dir, const char *type, char *to, size_t size)
 {
-	FILE *mounts = setmntent("/proc/self/mounts", "re");
-	struct mntent *m;
+	struct mounts m;
 
 	to[0] = '\0';
-	while (mounts && (m = getmntent(mounts)))
-		if (!strcmp(dir ? m->mnt_dir : m->mnt_type, dir ? dir : type))
-			snprintf(to, size, "%s", dir ? m->mnt_type : m->mnt_dir);
-	if (mounts)
-		endmntent(mounts);
+	for_each_mount(&m, "self")
+		if (!strcmp(dir ? m.dir : m.type, dir ? dir : type))
+			snprintf(to, size, "%s", dir ? m.type : m.dir);
 	return to[0];
 }
 

@@ -45,6 +45,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "mounts.h"
 #include "save.h"
 
 #define RELOAD_FILE	STATE_DIR "/reload.wq"
@@ -218,25 +219,17 @@ static bool process_blocks(int proc, const char *pid)
 /* Report a mount of wqueue that an unmount of names_dir() does not end. */
 static bool mounts_block(const char *pid, bool own)
 {
-	char path[300], line[8192], dir[4096];
+	struct mounts m;
 	bool found = false;
-	FILE *file;
-	int rest;
 
-	snprintf(path, sizeof(path), "/proc/%s/mountinfo", pid);
-	file = fopen(path, "re");
-	while (file && !found && fgets(line, sizeof(line), file)) {
-		if (!strstr(line, " - wqueue ") ||
-		    sscanf(line, "%*s %*s %*s %*s %4095s %n", dir, &rest) != 1)
-			continue;
+	for_each_mount(&m, pid) {
 		/* An unmount reaches the copies in other namespaces that share or follow it. */
-		found = strcmp(dir, names_dir()) ||
-			(!own && !strstr(line + rest, " shared:") && !strstr(line + rest, " master:"));
+		if (found || strcmp(m.type, "wqueue") ||
+		    (!strcmp(m.dir, names_dir()) && (own || m.passes_on)))
+			continue;
+		report(pid, "sees wqueue mounted on ", m.dir);
+		found = true;
 	}
-	if (file)
-		fclose(file);
-	if (found)
-		report(pid, "sees wqueue mounted on ", dir);
 	return found;
 }
 
@@ -552,32 +545,28 @@ struct mounted {
 };
 
 /* The options with a value are those of wqueue, and the others are flags of the mount. */
-static void read_mount(struct mounted *m)
+static void read_mount(struct mounted *was)
 {
-	char line[8192], dir[4096], *at, *word;
+	char *options, *word, *rest;
 	struct statvfs st;
-	FILE *file;
+	struct mounts m;
 
-	*m = (struct mounted){ 0 };
+	*was = (struct mounted){ 0 };
 	if (statvfs(names_dir(), &st))
 		return;
-	m->flags = st.f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC);
-	file = fopen("/proc/self/mountinfo", "re");
-	while (file && fgets(line, sizeof(line), file)) {
-		at = strstr(line, " - wqueue ");
-		/* The source and the options are the last words. */
-		at = at ? strrchr(line, ' ') : NULL;
-		if (!at || sscanf(line, "%*s %*s %*s %*s %4095s", dir) != 1 || strcmp(dir, names_dir()))
+	was->flags = st.f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC);
+	for_each_mount(&m, "self") {
+		if (strcmp(m.type, "wqueue") || strcmp(m.dir, names_dir()))
 			continue;
-		m->was = true;
-		at[strcspn(at, "\n")] = '\0';
-		m->options[0] = '\0';
-		for (word = strtok(at + 1, ","); word; word = strtok(NULL, ","))
-			if (strchr(word, '=') && strlen(m->options) + strlen(word) + 2 < sizeof(m->options))
-				strcat(strcat(m->options, m->options[0] ? "," : ""), word);
+		was->was = true;
+		was->options[0] = '\0';
+		options = rest = strdup(m.options);
+		while ((word = strsep(&rest, ",")))
+			if (strchr(word, '=') &&
+			    strlen(was->options) + strlen(word) + 2 < sizeof(was->options))
+				strcat(strcat(was->options, was->options[0] ? "," : ""), word);
+		free(options);
 	}
-	if (file)
-		fclose(file);
 }
 
 /**

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "mounts.h"
 #include "source.h"
 
 #define MAX_MOUNTS	4	/* that a message names */
@@ -474,71 +475,33 @@ int cmd_attach(const struct args *a)
 	return ret;
 }
 
-/* Undo the escapes of a path in mountinfo: three octal digits. */
-static void unescape(char *path)
-{
-	unsigned int byte;
-	char *to = path;
-
-	for (; *path; to++) {
-		if (sscanf(path, "\\%3o", &byte) == 1) {
-			*to = byte;
-			path += 4;
-		} else {
-			*to = *path++;
-		}
-	}
-	*to = '\0';
-}
-
-/* The path of the next mount of mountinfo, to be freed, and the mount's ID; NULL: there is none. */
-static char *next_mount(FILE *mounts, uint64_t *id)
-{
-	char *line = NULL, *path = NULL;
-	size_t size = 0;
-
-	if (mounts && getline(&line, &size, mounts) > 0 &&
-	    sscanf(line, "%" SCNu64 " %*s %*s %*s %ms", id, &path) == 2)
-		unescape(path);
-	free(line);
-	return path;
-}
-
 /* The mount point of an open file's mount, to be freed; NULL: it cannot be read. */
 static char *mount_of(int fd)
 {
-	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	uint64_t id = 0, of = mount_id(fd);
+	uint64_t id = mount_id(fd);
 	char *path = NULL;
+	struct mounts m;
 
-	while (of && (path = next_mount(mounts, &id)) && id != of)
-		free(path);
-	if (mounts)
-		fclose(mounts);
+	for_each_mount(&m, "self")
+		if (m.id == id && !path)
+			path = strdup(m.dir);
 	return path;
 }
 
 /* A source watches one file system: name the others below its directory, which people expect in it. */
 static void report_mounts(const struct spec *s)
 {
-	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	char link[32], dir[PATH_MAX], *path;
-	size_t len, n = 0;
-	uint64_t id;
-	ssize_t ret;
+	char *dir = path_of(s->fs.fd);
+	size_t len = dir && dir[1] ? strlen(dir) : 0, n = 0;
+	struct mounts m;
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", s->fs.fd);
-	ret = readlink(link, dir, sizeof(dir) - 1);
-	len = ret < 0 ? 0 : ret == 1 && *dir == '/' ? 0 : (size_t)ret;
-	while (ret >= 0 && (path = next_mount(mounts, &id))) {
-		if (!strncmp(path, dir, len) && path[len] == '/' && path[len + 1] && ++n <= MAX_MOUNTS)
-			message("'%s' is a mount point, and what is mounted there is not watched", path);
-		free(path);
-	}
+	for_each_mount(&m, "self")
+		if (dir && !strncmp(m.dir, dir, len) && m.dir[len] == '/' && m.dir[len + 1] &&
+		    ++n <= MAX_MOUNTS)
+			message("'%s' is a mount point, and what is mounted there is not watched", m.dir);
 	if (n > MAX_MOUNTS)
 		message("%zu more mount points are below '%s'", n - MAX_MOUNTS, s->text);
-	if (mounts)
-		fclose(mounts);
+	free(dir);
 }
 
 static const char *user_text(uint32_t uid)

@@ -602,17 +602,16 @@ static const char *parse_plain(const struct row *r, const char *text, struct wq_
 {
 	bool zero = r->bit == WQ_ATTR_LEASE;
 	int64_t value = 0;
-	char *end;
+	uint64_t mode = 0;
 
 	if (r->kind == TIME) {
 		if (!parse_time(text, &value))
 			return "the value is not a time";
-	} else {
-		errno = 0;
-		value = strtoll(text, &end, r->kind == MODE ? 8 : 10);
-		if (errno || end == text || *end)
-			return "the value is not a number";
+	} else if (r->kind == MODE ? !parse_digits(text, 8, 0, INT64_MAX, &mode) :
+		   !parse_whole(text, INT64_MIN, INT64_MAX, &value)) {
+		return "the value is not a number";
 	}
+	value |= mode;
 	if (r->kind == USER || r->kind == GROUP || r->kind == MODE) {
 		if (value < 0 || value > (r->kind == MODE ? 0777 : UINT32_MAX))
 			return "the number is out of range";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl: parsing and printing of limiters and times.
+ * wqctl: parsing and printing of limiters.
  *
  * A list of limiters becomes a WQ_LIMITER_MAX_OF.  If the list has a max-wait, it is put
  * into a WQ_LIMITER_MAX_WAIT.  A part that is an abbreviation of a list, such as
@@ -78,88 +78,6 @@ static const struct kind {
 };
 
 #define NUM_KINDS	(sizeof(kinds) / sizeof(*kinds))
-
-/* Numbers */
-
-/*
- * Parse the decimal number at the start of @s, without a sign, and multiply it by @unit.
- * If the result is not exact it is rounded up.  Return the rest of @s, or NULL if there
- * is no number or it is too large.
- */
-static const char *parse_decimal(const char *s, uint64_t unit, uint64_t *value, bool *exact)
-{
-	size_t whole = strspn(s, "0123456789");
-	size_t digits = s[whole] == '.' ? strspn(s + whole + 1, "0123456789") : 0;
-	const char *end = s + whole + (s[whole] == '.') + digits;
-	const char *d = end;
-	uint64_t fraction = 0;
-
-	*value = 0;
-	*exact = true;
-	if (!whole && !digits)
-		return NULL;
-	/* From the last digit to the point, so that fraction stays below 10 * @unit. */
-	while (digits--) {
-		fraction += (*--d - '0') * unit;
-		*exact = *exact && fraction % 10 == 0;
-		fraction /= 10;
-	}
-	for (d = s; d < s + whole; d++)
-		if (__builtin_mul_overflow(*value, 10, value) ||
-		    __builtin_add_overflow(*value, *d - '0', value))
-			return NULL;
-	if (__builtin_mul_overflow(*value, unit, value) ||
-	    __builtin_add_overflow(*value, fraction + !*exact, value))
-		return NULL;
-	return end;
-}
-
-/*
- * Parse a number and its unit at the start of @text, and add it to @sum.  Return the rest, or NULL
- * with errno: EINVAL, or ERANGE if the sum is too large.
- */
-static const char *parse_unit(const char *text, uint64_t *sum)
-{
-	static const struct {
-		const char *name;
-		uint64_t ns;
-	} units[] = {
-		{ "", NSEC_PER_SEC }, { "s", NSEC_PER_SEC }, { "ms", 1000000 }, { "us", 1000 },
-		{ "ns", 1 }, { "m", 60 * NSEC_PER_SEC }, { "min", 60 * NSEC_PER_SEC },
-		{ "h", 3600 * NSEC_PER_SEC }, { "d", 86400 * NSEC_PER_SEC },
-	};
-	size_t whole = strspn(text, "0123456789");
-	size_t digits = text[whole] == '.' ? strspn(text + whole + 1, "0123456789") : 0;
-	const char *unit = text + whole + (text[whole] == '.') + digits;
-	size_t len = strspn(unit, "abcdefghijklmnopqrstuvwxyz"), i;
-	uint64_t value;
-	bool exact;
-
-	for (i = 0; i < sizeof(units) / sizeof(*units); i++)
-		if (strlen(units[i].name) == len && !strncmp(unit, units[i].name, len))
-			break;
-	errno = EINVAL;
-	/* A number without a unit stands alone. */
-	if (i == sizeof(units) / sizeof(*units) || !(whole + digits) || (!len && (*unit || *sum)))
-		return NULL;
-	errno = ERANGE;
-	/* Rounding up: a short delay must not become 0, which means no delay. */
-	if (!parse_decimal(text, units[i].ns, &value, &exact) ||
-	    __builtin_add_overflow(*sum, value, sum) || *sum > INT64_MAX)
-		return NULL;
-	return unit + len;
-}
-
-bool parse_time(const char *text, int64_t *ns)
-{
-	uint64_t sum = 0;
-
-	do
-		text = parse_unit(text, &sum);
-	while (text && *text);
-	*ns = sum;
-	return text;
-}
 
 /* The list */
 
@@ -312,42 +230,6 @@ char *parse_limiter(const char *text, struct wq_limiter_spec specs[WQ_MAX_LIMITE
 
 /* As text: the list that parse_limiter() would parse, if there is one. */
 
-const char *exact_time(int64_t ns)
-{
-	static const struct {
-		const char *name;
-		int64_t ns;
-	} units[] = {
-		{ "h", 3600 * NSEC_PER_SEC }, { "m", 60 * NSEC_PER_SEC }, { "s", NSEC_PER_SEC },
-		{ "ms", 1000000 }, { "us", 1000 }, { "ns", 1 },
-	};
-	static char texts[4][24];
-	static unsigned int turn;
-	char *text = texts[turn++ % 4];
-	size_t i = 0;
-
-	if (!ns)
-		return "0s";
-	while (ns % units[i].ns)
-		i++;
-	sprintf(text, "%" PRId64 "%s", ns / units[i].ns, units[i].name);
-	return text;
-}
-
-/* A number of 10^-9, without zeros at the end. */
-static void put_decimal(FILE *out, uint64_t n)
-{
-	const uint64_t unit = NSEC_PER_SEC;
-	uint64_t fraction = n % unit;
-	int digits = 9;
-
-	fprintf(out, "%" PRIu64, n / unit);
-	for (; fraction && fraction % 10 == 0; fraction /= 10)
-		digits--;
-	if (fraction)
-		fprintf(out, ".%0*" PRIu64, digits, fraction);
-}
-
 static void put_params(FILE *out, const struct kind *k, const struct wq_limiter_spec *spec)
 {
 	const void *at;
@@ -360,7 +242,7 @@ static void put_params(FILE *out, const struct kind *k, const struct wq_limiter_
 		if (k->params[i].type == TIME)
 			fputs(exact_time(*(const int64_t *)at), out);
 		else if (k->params[i].type == RATE)
-			put_decimal(out, *(const uint64_t *)at);
+			fputs(decimal_text(*(const uint64_t *)at), out);
 		else
 			fprintf(out, "%u", *(const uint32_t *)at);
 	}

@@ -30,7 +30,7 @@ static char *unescape(char *word)
 
 static char *next_word(char **rest)
 {
-	return strsep(rest, " \n") ?: (char *)"";
+	return strsep(rest, "\n ") ?: (char *)"";
 }
 
 bool mounts_next(struct mounts *m)

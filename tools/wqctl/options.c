@@ -105,12 +105,9 @@ unsigned long long parse_number(struct argp_state *state, const char *option, co
 
 static int parse_priority(struct argp_state *state, const struct known_option *o, const char *arg)
 {
-	char *end;
-	long n;
+	int64_t n = 0;
 
-	errno = 0;
-	n = strtol(arg, &end, 10);
-	if (errno || end == arg || *end || n < o->min || n > o->max)
+	if (!parse_whole(arg, o->min, o->max, &n))
 		argp_error(state, "--%s: '%s' is not a priority from %d to %d", o->name, arg,
 			   (int)o->min, (int)o->max);
 	return n;

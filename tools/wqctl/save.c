@@ -359,20 +359,6 @@ static void put_line(struct out *o, const char *format, ...)
 	out_line(o, line, len);
 }
 
-/* A time as a snapshot has it, exact: parse_time() reads it. */
-static char *seconds(int64_t ns)
-{
-	static char texts[2][32];
-	static unsigned int turn;
-	char *text = texts[turn++ % 2], *end;
-
-	end = text + sprintf(text, "%lld.%09d", ns / NSEC_PER_SEC, (int)(ns % NSEC_PER_SEC));
-	while (end[-1] == '0')
-		end--;
-	strcpy(end[-1] == '.' ? end - 1 : end, "s");
-	return text;
-}
-
 static char *put_quoted(char *to, const unsigned char *bytes, size_t len)
 {
 	*to++ = '"';
@@ -405,9 +391,10 @@ static void put_key(struct out *o, const struct content *c, const struct saved *
 	if (k->priority)
 		to += sprintf(to, " priority=%d", k->priority);
 	if (k->state & WQ_KEY_DELAYED)
-		to += sprintf(to, " due=%s", seconds(k->due));
+		to += sprintf(to, " due=%ss", decimal_text(k->due));
 	if (k->state & aged)
-		to += sprintf(to, " age=%s", seconds(age < SNAPSHOT_AGE ? age : SNAPSHOT_AGE));
+		to += sprintf(to, " age=%ss",
+			      decimal_text(age < SNAPSHOT_AGE ? age : SNAPSHOT_AGE));
 	if (k->error)
 		to += sprintf(to, " error=%u", k->error);
 	if (k->reason_len) {
@@ -422,7 +409,8 @@ static void put_key(struct out *o, const struct content *c, const struct saved *
 static void put_pause(struct out *o, const char *what, bool paused, int64_t left)
 {
 	if (paused)
-		put_line(o, "paused %s %s", what, left < 0 ? "forever" : seconds(left));
+		put_line(o, "paused %s %s%s", what, left < 0 ? "forever" : decimal_text(left),
+			 left < 0 ? "" : "s");
 }
 
 /**

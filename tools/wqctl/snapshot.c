@@ -89,17 +89,6 @@ static char *next_line(struct snapshot *s, size_t *len)
 	return line;
 }
 
-/* A whole number from @min to @max that ends with the text. */
-static bool parse_whole(const char *text, int64_t min, int64_t max, int64_t *n)
-{
-	char *end;
-
-	errno = 0;
-	*n = strtoll(text, &end, 10);
-	return !errno && end != text && !*end && *n >= min && *n <= max &&
-	       (*text == '-' || (*text >= '0' && *text <= '9'));
-}
-
 /* Keys */
 
 static bool parse_state(struct snapshot *s, char *words, struct wq_key_info *info)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* wqctl: messages, and keys, states and times as text. */
+/* wqctl: messages, and keys and states as text. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -13,14 +13,6 @@
 #include "wqctl.h"
 
 /* Messages */
-
-int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
-}
 
 /* The terminal shows a progress line, which must be erased before other output. */
 static bool progress_shown;
@@ -138,17 +130,7 @@ void message(const char *format, ...)
 	va_end(ap);
 }
 
-/* Values */
-
-bool parse_digits(const char *text, int base, uint64_t min, uint64_t max, uint64_t *n)
-{
-	char *end;
-
-	errno = 0;
-	*n = strtoull(text, &end, base);
-	/* A sign or a blank would be accepted. */
-	return !errno && *text >= '0' && *text <= '9' && !*end && *n >= min && *n <= max;
-}
+/* Keys */
 
 const char *key_text(const void *key, size_t len)
 {
@@ -189,43 +171,4 @@ const char *state_text(unsigned int state)
 		 state & WQ_KEY_DISABLED ? ",disabled" : "",
 		 state & WQ_KEY_MINE ? ",mine" : "");
 	return text[0] ? text + 1 : "idle";
-}
-
-const char *time_text(int64_t ns)
-{
-	static const struct {
-		const char *name;
-		int64_t ns;
-	} units[] = {
-		{ "us", 1000 }, { "ms", 1000000 }, { "s", NSEC_PER_SEC },
-	};
-	static char texts[4][24];
-	static unsigned int turn;
-	char *text = texts[turn++ % 4];
-	int64_t whole, part, mins = ns / NSEC_PER_SEC / 60;
-	size_t i = 0;
-
-	if (mins >= 24 * 60)
-		sprintf(text, "%" PRId64 "d%02dh", mins / 60 / 24, (int)(mins / 60 % 24));
-	else if (mins >= 60)
-		sprintf(text, "%dh%02dm", (int)mins / 60, (int)mins % 60);
-	else if (mins)
-		sprintf(text, "%dm%02ds", (int)mins, (int)(ns / NSEC_PER_SEC % 60));
-	else if (ns < 1000)
-		sprintf(text, "%dns", (int)ns);
-	if (mins || ns < 1000)
-		return text;
-
-	/* Truncate: 999.9us rounded would be 1000us. */
-	while (i < 2 && ns >= units[i + 1].ns)
-		i++;
-	whole = ns / units[i].ns;
-	part = ns % units[i].ns * 100 / units[i].ns;
-	if (whole >= 100)
-		sprintf(text, "%d%s", (int)whole, units[i].name);
-	else if (whole >= 10)
-		sprintf(text, "%d.%d%s", (int)whole, (int)part / 10, units[i].name);
-	else
-		sprintf(text, "%d.%02d%s", (int)whole, (int)part, units[i].name);
-	return text;
 }

@@ -227,6 +227,19 @@ int64_t now_ns(void);
 /* Parse digits alone; false: they are not a number from @min to @max. */
 bool parse_digits(const char *text, int base, uint64_t min, uint64_t max, uint64_t *n);
 
+/* Parse digits alone, which may have a minus ahead of them. */
+bool parse_whole(const char *text, int64_t min, int64_t max, int64_t *n);
+
+/*
+ * Parse the decimal number at the start of @s, without a sign, and multiply it by @unit.
+ * If the result is not exact it is rounded up.  Return the rest of @s, or NULL if there
+ * is no number or it is too large.
+ */
+const char *parse_decimal(const char *s, uint64_t unit, uint64_t *value, bool *exact);
+
+/* A number of 10^-9, without zeros at the end; valid until the 2nd call after. */
+const char *decimal_text(uint64_t n);
+
 /* Parse a time such as 1.5s; false if it is not a time. */
 bool parse_time(const char *text, int64_t *ns);
 

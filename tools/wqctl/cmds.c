@@ -407,48 +407,58 @@ static bool gets_are_paused(int q)
 	return paused;
 }
 
-int cmd_get(const struct args *a)
+/* Get and print keys until there are enough.  DONE, an exit status, or -1 with errno of a get. */
+static int get_keys(const struct args *a, int q, struct wq_items *b, bool *any)
 {
 	unsigned int left = a->count ? a->count : 1;
-	struct wq_items b = WQ_ITEMS_INIT;
 	int64_t timeout = a->timeout;
-	int ret = DONE, got = 0, q;
+	int ret = DONE, got;
+
+	for (; left && ret == DONE; left -= got, timeout = WQ_NOWAIT) {
+		got = wq_get_many(q, b, left < PAGE ? left : PAGE, timeout);
+		if (got < 0)
+			return -1;
+		*any = true;
+		if (!print_keys(a, b))
+			ret = report_unprinted(a, b);
+		else if (a->fd < 0)
+			ret = batch_done(a, q, b);
+	}
+	return ret;
+}
+
+/* No key is left.  A script checks the exit status, which does not show a pause. */
+static int report_no_key(const struct args *a, int q)
+{
+	int ret = errno == ESHUTDOWN ? SHUT_DOWN : NOTHING;
+
+	if (ret == NOTHING && a->timeout == WQ_NOWAIT && gets_are_paused(q))
+		message("can't get a key of the queue '%s': gets are paused; the queue's owner ends that by: wqctl resume %s",
+			queue_text(a), queue_text(a));
+	else if (isatty(STDERR_FILENO))
+		complain(a, "can't get a key of the queue '%s'", queue_text(a));
+	return ret;
+}
+
+int cmd_get(const struct args *a)
+{
+	struct wq_items b = WQ_ITEMS_INIT;
+	int q = queue_open(a, O_RDONLY), ret;
 	bool any = false;
 
-	q = queue_open(a, O_RDONLY);
 	if (a->fd >= 0 && !a->print_token && !a->json && needs_tokens(q)) {
 		message("the queue '%s' was created with a lease, so that done and touch need the token of a key; get it with --token, which prints it before the key, or with --json",
 			queue_text(a));
 		return FAILED;
 	}
-	if (timeout != WQ_NOWAIT && gets_are_paused(q))
+	if (a->timeout != WQ_NOWAIT && gets_are_paused(q))
 		message("the get waits: gets of the queue '%s' are paused; the queue's owner ends that by: wqctl resume %s",
 			queue_text(a), queue_text(a));
-	while (left && ret == DONE) {
-		got = wq_get_many(q, &b, left < PAGE ? left : PAGE, timeout);
-		if (got < 0)
-			break;
-		if (!print_keys(a, &b))
-			ret = report_unprinted(a, &b);
-		else if (a->fd < 0)
-			ret = batch_done(a, q, &b);
-		any = true;
-		left -= got;
-		timeout = WQ_NOWAIT;
-	}
-	if (got < 0 && errno == ESHUTDOWN)
-		ret = any ? DONE : SHUT_DOWN;
-	else if (got < 0 && (errno == EAGAIN || errno == ETIMEDOUT))
-		ret = any ? DONE : NOTHING;
-	else if (got < 0)
+	ret = get_keys(a, q, &b, &any);
+	if (ret < 0 && errno != ESHUTDOWN && errno != EAGAIN && errno != ETIMEDOUT)
 		ret = complain(a, "can't get a key of the queue '%s'", queue_text(a));
-
-	/* A script checks the exit status, which does not show a pause. */
-	if (ret == NOTHING && a->timeout == WQ_NOWAIT && gets_are_paused(q))
-		message("can't get a key of the queue '%s': gets are paused; the queue's owner ends that by: wqctl resume %s",
-			queue_text(a), queue_text(a));
-	else if ((ret == SHUT_DOWN || ret == NOTHING) && isatty(STDERR_FILENO))
-		complain(a, "can't get a key of the queue '%s'", queue_text(a));
+	else if (ret < 0)
+		ret = any ? DONE : report_no_key(a, q);
 	wq_items_free(&b);
 	return ret;
 }

@@ -397,27 +397,24 @@ static struct end supervise(const struct args *a, int q)
 	return end;
 }
 
-int cmd_run(const struct args *a)
+/* Open and check the queues, and prepare this process.  DONE, or a message was printed. */
+static int prepare(const struct args *a, int *q, struct wq_stat *st)
 {
 	size_t size = sizeof(*shared) + a->jobs * sizeof(shared->slots[0]);
-	int64_t begin = now_ns();
-	struct wq_stat st;
-	struct totals t;
-	struct end end;
-	int q, ret;
+	int ret;
 
 	if (a->owner && owner_given(a) == (uid_t)-1) {
 		message("--owner: '%s' is not the name or number of a user", a->owner);
 		return USAGE;
 	}
 	/* The parent opens the queue for statistics, and to report errors only once. */
-	q = queue_open(a, O_RDWR);
-	ret = check_queues(a, q, &st);
+	*q = queue_open(a, O_RDWR);
+	ret = check_queues(a, *q, st);
 	if (ret != DONE)
 		return ret;
 	if (a->follow && a->fd < 0) {
-		close(q);
-		q = -1;
+		close(*q);
+		*q = -1;
 	}
 	args = a;
 	shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -425,13 +422,24 @@ int cmd_run(const struct args *a)
 		message("not enough memory");
 		return FAILED;
 	}
-
 	block_signals();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prepare_files();
+	return DONE;
+}
+
+int cmd_run(const struct args *a)
+{
+	int64_t begin = now_ns();
+	struct wq_stat st;
+	struct totals t;
+	struct end end;
+	int q, ret = prepare(a, &q, &st);
+
+	if (ret != DONE)
+		return ret;
 	end = supervise(a, q);
 	give_terminal(getpgrp());
-
 	if (end.killed)
 		message("killed the commands; their keys are back in the queue");
 	progress_end();

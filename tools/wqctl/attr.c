@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,12 +101,13 @@ static bool has_option(const struct row *r, bool change)
 	return change ? r->change != NEVER : r->kind != USER && r->kind != GROUP;
 }
 
-static uint32_t parse_user(struct argp_state *state, const char *text)
+static uint32_t parse_owner(struct argp_state *state, const char *text)
 {
-	const struct passwd *pw = getpwnam(text);
+	uint32_t uid = 0;
 
-	return pw ? pw->pw_uid : parse_number(state, "owner", "the name or number of a user", text,
-					      10, 0, UINT32_MAX);
+	if (!parse_user(text, &uid))
+		argp_error(state, "--owner: '%s' is not the name or number of a user", text);
+	return uid;
 }
 
 static uint32_t parse_group(struct argp_state *state, const char *text)
@@ -158,7 +158,7 @@ static error_t parse_attr(int key, char *arg, struct argp_state *state, bool cha
 		a->attrs.mode = parse_number(state, r->option, NULL, arg, 8, 0, 0777);
 		break;
 	case USER:
-		a->attrs.uid = parse_user(state, arg);
+		a->attrs.uid = parse_owner(state, arg);
 		break;
 	case GROUP:
 		a->attrs.gid = parse_group(state, arg);

@@ -78,20 +78,6 @@ static __attribute__((format(printf, 4, 5))) enum finding say(struct doctor *d, 
 #define unknown(d, ...)		say(d, UNKNOWN, "unknown", __VA_ARGS__)
 #define fault(d, code, ...)	say(d, FAULT, code, __VA_ARGS__)
 
-/* The first line of a file; false: there is none. */
-static bool line_of(const char *path, char *to, size_t size)
-{
-	FILE *file = fopen(path, "re");
-	bool ok = file && fgets(to, size, file);
-
-	if (file)
-		fclose(file);
-	if (!ok)
-		to[0] = '\0';
-	to[strcspn(to, "\n")] = '\0';
-	return ok;
-}
-
 /* Paths that match; false: none.  Free it with globfree() in each case. */
 static __attribute__((format(printf, 2, 3))) bool find(glob_t *found, const char *format, ...)
 {
@@ -124,10 +110,10 @@ static enum finding check_module(struct doctor *d)
 	d->loaded = !access(MODULE, F_OK);
 	if (!d->loaded)
 		return NOT_HERE;
-	if (line_of(MODULE "/initstate", state, sizeof(state)) && strcmp(state, "live"))
+	if (first_line(MODULE "/initstate", state, sizeof(state)) && strcmp(state, "live"))
 		return fault(d, "module-not-live", "the module's state is %s; if that lasts, it has crashed: read the kernel's log, and restart the machine: dmesg",
 			     state);
-	line_of(MODULE "/taint", taint, sizeof(taint));
+	first_line(MODULE "/taint", taint, sizeof(taint));
 	if (strchr(taint, 'F'))
 		return fault(d, "module-forced", "the module was loaded by force, and may be for another kernel; build and install it for this one, and load it: wqctl reload --force");
 	return fine(d, "loaded");
@@ -143,7 +129,7 @@ static enum finding check_loading(struct doctor *d)
 		return NOT_HERE;
 	if (access("/proc/modules", F_OK))
 		return fault(d, "no-modules", "this kernel loads no modules (CONFIG_MODULES); boot another kernel");
-	line_of("/proc/sys/kernel/modules_disabled", disabled, sizeof(disabled));
+	first_line("/proc/sys/kernel/modules_disabled", disabled, sizeof(disabled));
 	if (disabled[0] == '1')
 		return fault(d, "modules-disabled", "the kernel loads no more modules (kernel.modules_disabled); let the next boot load wq, and restart the machine: echo wq >/etc/modules-load.d/wq.conf");
 	return fine(d, "the kernel loads modules");
@@ -182,7 +168,7 @@ static enum finding why_dkms_has_no_file(struct doctor *d)
 	if (find(&logs, "/var/lib/dkms/wq/*/build/make.log"))
 		for (i = 0; i < logs.gl_pathc && ret == FINE; i++)
 			/* "DKMS make.log for wq-0.1 for kernel 6.1.0-56-amd64 (x86_64)" */
-			if (line_of(logs.gl_pathv[i], line, sizeof(line)) && strstr(line, d->release))
+			if (first_line(logs.gl_pathv[i], line, sizeof(line)) && strstr(line, d->release))
 				ret = fault(d, "dkms-failed", "dkms could not build the module, see %s; then: dkms autoinstall -k %s",
 					    logs.gl_pathv[i], d->release);
 	globfree(&logs);
@@ -311,8 +297,8 @@ static enum finding check_signature(struct doctor *d)
 
 	if (d->loaded || !d->has_file)
 		return NOT_HERE;
-	line_of("/sys/module/module/parameters/sig_enforce", enforce, sizeof(enforce));
-	line_of("/sys/kernel/security/lockdown", lockdown, sizeof(lockdown));
+	first_line("/sys/module/module/parameters/sig_enforce", enforce, sizeof(enforce));
+	first_line("/sys/kernel/security/lockdown", lockdown, sizeof(lockdown));
 	/* "none [integrity] confidentiality", as with Secure Boot */
 	if (enforce[0] != 'Y' && (!strchr(lockdown, '[') || strstr(lockdown, "[none]")))
 		return fine(d, "the kernel demands no signature");
@@ -372,9 +358,9 @@ static enum finding check_version(struct doctor *d)
 {
 	char version[64], srcversion[64];
 
-	if (!line_of(MODULE "/version", version, sizeof(version)))
+	if (!first_line(MODULE "/version", version, sizeof(version)))
 		return unknown(d, MODULE "/version cannot be read");
-	line_of(MODULE "/srcversion", srcversion, sizeof(srcversion));
+	first_line(MODULE "/srcversion", srcversion, sizeof(srcversion));
 	if (d->has_file && strcmp(d->srcversion, srcversion))
 		return fault(d, "module-replaced", "another module (%s) is installed than the one that is loaded (%s); load it, and keep all queues: wqctl reload",
 			     d->version, version);
@@ -460,7 +446,7 @@ static enum finding check_device(struct doctor *d)
 	char number[32], type[64];
 	struct stat st;
 
-	line_of("/sys/class/wq/wq/dev", number, sizeof(number));
+	first_line("/sys/class/wq/wq/dev", number, sizeof(number));
 	if (sscanf(number, "%u:%u", &major, &minor) != 2)
 		return unknown(d, "/sys has no number of the device");
 	if (!stat(WQ_DEVICE, &st)) {
@@ -633,7 +619,7 @@ static enum finding check_closed(struct doctor *d)
 {
 	char closed[8];
 
-	if (!line_of(MODULE "/parameters/closed", closed, sizeof(closed)) || closed[0] != 'Y')
+	if (!first_line(MODULE "/parameters/closed", closed, sizeof(closed)) || closed[0] != 'Y')
 		return NOT_HERE;
 	return fault(d, "names-closed", "only root can create queues, as while wqctl reload is at work; if it was interrupted, let all users create queues again: echo N >" MODULE "/parameters/closed");
 }
@@ -666,7 +652,7 @@ static enum finding check_crash(struct doctor *d)
 {
 	char tainted[32];
 
-	line_of("/proc/sys/kernel/tainted", tainted, sizeof(tainted));
+	first_line("/proc/sys/kernel/tainted", tainted, sizeof(tainted));
 	if (strtoull(tainted, NULL, 10) & 1 << TAINT_DIE)
 		return fault(d, "kernel-crashed", "a part of the kernel has crashed, and may hold locks for ever; read the kernel's log, and restart the machine: dmesg");
 	return fine(d, "the kernel has not crashed");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* wqctl: files that are replaced as a whole, so that a reader sees the old or the new text. */
+/* wqctl: files of one line, and those that are replaced as a whole: a reader sees the old or the new text. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -9,6 +9,19 @@
 #include <unistd.h>
 
 #include "wqctl.h"
+
+bool first_line(const char *path, char *to, size_t size)
+{
+	FILE *file = fopen(path, "re");
+	bool ok = file && fgets(to, size, file);
+
+	if (file)
+		fclose(file);
+	if (!ok)
+		to[0] = '\0';
+	to[strcspn(to, "\n")] = '\0';
+	return ok;
+}
 
 /**
  * struct temp - the file until it has its name

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,18 +49,12 @@ static const char *command_of(uint32_t pid)
 	static char name[32];
 	static uint32_t last;
 	char path[32], *at;
-	FILE *file;
 
 	if (last == pid)
 		return name;
 	last = pid;
 	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(name, sizeof(name), file))
-		name[0] = '\0';
-	if (file)
-		fclose(file);
-	name[strcspn(name, "\n")] = '\0';
+	first_line(path, name, sizeof(name));
 	for (at = name; *at; at++)
 		if (*at < ' ' || *at > '~')
 			*at = '?';
@@ -143,15 +136,6 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 
 /* Queues */
 
-static const char *owner_text(uint32_t uid)
-{
-	const struct passwd *pw = getpwuid(uid);
-	static char text[16];
-
-	snprintf(text, sizeof(text), "%u", uid);
-	return pw ? pw->pw_name : text;
-}
-
 static const char *group_text(uint32_t gid)
 {
 	const struct group *gr = getgrgid(gid);
@@ -219,7 +203,7 @@ static void ls_line(struct ls_line *line, const struct wq_queue *q)
 	size_t i;
 
 	snprintf(line->cell[0], sizeof(*line->cell), "%s", q->name);
-	snprintf(line->cell[1], sizeof(*line->cell), "%s", owner_text(q->uid));
+	snprintf(line->cell[1], sizeof(*line->cell), "%s", user_text(q->uid));
 	snprintf(line->cell[2], sizeof(*line->cell), "%s", group_text(q->gid));
 	snprintf(line->cell[3], sizeof(*line->cell), "%s", mode_text(q->mode));
 	snprintf(line->cell[4], sizeof(*line->cell), "%s",

@@ -106,18 +106,6 @@ static int command(const char *const argv[], bool quiet, char *line, int size)
 	return status;
 }
 
-static bool read_line(const char *path, char *line, int size)
-{
-	FILE *file = fopen(path, "re");
-	bool good = file && fgets(line, size, file);
-
-	if (file)
-		fclose(file);
-	if (good)
-		line[strcspn(line, "\n")] = '\0';
-	return good;
-}
-
 /* The field of the module that modprobe would load; empty: there is none. */
 static void installed(const char *field, char *value, int size)
 {
@@ -155,10 +143,11 @@ static bool is_following(const char *pid)
 
 static void report(const char *pid, const char *what, const char *name)
 {
-	char path[300], comm[64] = "?";
+	char path[300], comm[64];
 
 	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
-	read_line(path, comm, sizeof(comm));
+	if (!first_line(path, comm, sizeof(comm)))
+		strcpy(comm, "?");
 	message("process %s (%s) %s%s", pid, comm, what, name);
 }
 
@@ -596,7 +585,7 @@ static size_t read_parameters(struct parameter *list)
 		snprintf(path, sizeof(path), PARAMETERS "/%s", entry->d_name);
 		if (strlen(entry->d_name) < sizeof(p->name) && strcmp(path, CLOSED) &&
 		    !stat(path, &st) && S_ISREG(st.st_mode) && st.st_mode & 0200 &&
-		    read_line(path, p->value, sizeof(p->value))) {
+		    first_line(path, p->value, sizeof(p->value))) {
 			strcpy(p->name, entry->d_name);
 			num++;
 		}
@@ -616,7 +605,7 @@ static void write_parameters(const struct parameter *list, size_t num)
 
 	for (p = list; p < list + num; p++) {
 		snprintf(path, sizeof(path), PARAMETERS "/%.63s", p->name);
-		if (!read_line(path, is, sizeof(is)) || !strcmp(is, p->value))
+		if (!first_line(path, is, sizeof(is)) || !strcmp(is, p->value))
 			continue;
 		len = strlen(p->value);
 		fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -757,8 +746,8 @@ int cmd_reload(const struct args *a)
 		message("the module is not loaded; load it: modprobe wq");
 		return NOTHING;
 	}
-	read_line(MODULE "/srcversion", was, sizeof(was));
-	read_line(MODULE "/version", old, sizeof(old));
+	first_line(MODULE "/srcversion", was, sizeof(was));
+	first_line(MODULE "/version", old, sizeof(old));
 	installed("srcversion", is, sizeof(is));
 	if (!is[0]) {
 		message("no module wq is installed for this kernel");

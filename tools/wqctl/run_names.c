@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -64,12 +63,11 @@ int complain_open(const struct args *a, enum name name)
 
 uid_t owner_given(const struct args *a)
 {
-	const struct passwd *pw = a->owner ? getpwnam(a->owner) : NULL;
-	uint64_t n;
+	uint32_t uid = -1;
 
-	if (pw || !a->owner)
-		return pw ? pw->pw_uid : (uid_t)-1;
-	return parse_digits(a->owner, 10, 0, UINT32_MAX - 1, &n) ? n : (uid_t)-1;
+	if (a->owner)
+		parse_user(a->owner, &uid);
+	return uid;
 }
 
 /* Any user can take a name that is free, and the commands have the rights of the caller. */

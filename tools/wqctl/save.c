@@ -525,14 +525,11 @@ static int not_saved(const char *name)
 
 void boot_line(char *line, size_t size)
 {
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	char id[64] = "";
+	char id[64];
 
 	line[0] = '\0';
-	if (file && fgets(id, sizeof(id), file))
-		snprintf(line, size, BOOT_LINE "%.*s", (int)strcspn(id, "\n"), id);
-	if (file)
-		fclose(file);
+	if (first_line("/proc/sys/kernel/random/boot_id", id, sizeof(id)))
+		snprintf(line, size, BOOT_LINE "%s", id);
 }
 
 static int write_all(FILE *file, put_func *put_queues, void *arg)

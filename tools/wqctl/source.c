@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -502,15 +501,6 @@ static void report_mounts(const struct spec *s)
 	if (n > MAX_MOUNTS)
 		message("%zu more mount points are below '%s'", n - MAX_MOUNTS, s->text);
 	free(dir);
-}
-
-static const char *user_text(uint32_t uid)
-{
-	static char text[32];
-	const struct passwd *user = getpwuid(uid);
-
-	snprintf(text, sizeof(text), "%u", uid);
-	return user ? user->pw_name : text;
 }
 
 /* The element of @ends for a source that has ended. */

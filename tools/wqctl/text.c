@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* wqctl: messages, and keys and states as text. */
+/* wqctl: messages, and keys, states and users as text. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,4 +172,26 @@ const char *state_text(unsigned int state)
 		 state & WQ_KEY_DISABLED ? ",disabled" : "",
 		 state & WQ_KEY_MINE ? ",mine" : "");
 	return text[0] ? text + 1 : "idle";
+}
+
+/* Users */
+
+const char *user_text(uint32_t uid)
+{
+	const struct passwd *pw = getpwuid(uid);
+	static char text[16];
+
+	snprintf(text, sizeof(text), "%u", uid);
+	return pw ? pw->pw_name : text;
+}
+
+bool parse_user(const char *text, uint32_t *uid)
+{
+	const struct passwd *pw = getpwnam(text);
+	uint64_t n = pw ? pw->pw_uid : 0;
+
+	if (!pw && !parse_digits(text, 10, 0, UINT32_MAX - 1, &n))
+		return false;
+	*uid = n;
+	return true;
 }

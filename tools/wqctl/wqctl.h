@@ -216,6 +216,15 @@ void progress_end(void);
 /* The key as printable text, escaped as in a C string; keeps errno. */
 const char *key_text(const void *key, size_t len);
 
+/* The name of a user, or the number. */
+const char *user_text(uint32_t uid);
+
+/* The user of a name or a number; false: there is none. */
+bool parse_user(const char *text, uint32_t *uid);
+
+/* The first line of a file, without its newline; false: there is none, and @to is empty. */
+bool first_line(const char *path, char *to, size_t size);
+
 /* The names of WQ_KEY_* in @state, separated by commas. */
 const char *state_text(unsigned int state);
 

@@ -1264,6 +1264,27 @@ TEST_F(source, a_source_ends_when_its_directory_is_removed)
 	EXPECT_TRUE(none_is_left(self->q));
 }
 
+/* The mark that sees the removal is on the former parent. */
+TEST_F(source, a_source_of_entries_ends_when_its_directory_was_moved_removed_and_let_go)
+{
+	struct wq_fs_args args = { .flags = WQ_FS_CHILDREN };
+
+	ASSERT_EQ(0, mkdir("from", 0755));
+	ASSERT_EQ(0, mkdir("from/d", 0755));
+	args.fd = open("from/d", O_RDONLY);
+	ASSERT_EQ(1, attach_fs(self->q, &args, 0));
+	ASSERT_EQ(0, rename("from/d", "d"));
+	put("d/a");
+	EXPECT_TRUE(next_is(self->q, "a"));
+	ASSERT_EQ(0, unlink("d/a"));
+	ASSERT_EQ(0, rmdir("d"));
+	drop_all(self->q);
+	close(args.fd);
+	ASSERT_EVENTUALLY(first(self->q).state == WQ_SOURCE_ENDED);
+	EXPECT_EQ(ENOENT, first(self->q).error);
+	EXPECT_TRUE(none_is_left(self->q));
+}
+
 /* Each of the two kinds of marks, and the directory stays open. */
 TEST_F(source, a_source_ends_when_its_directory_is_removed_or_replaced_while_it_is_open)
 {

@@ -64,7 +64,7 @@ commands() {
 
 # The keys of what the monitors printed.  ip prints a name for what has one, and a route without its
 # length or its table if these are the usual ones.
-expected() {
+keys_of_ip() {
 	awk -v family="$1" -v links="$top/links" '
 	BEGIN { while ((getline < links) > 0) index_of[$2] = $1 }
 	function ifindex(name) { sub(/@.*/, "", name); return name in index_of ? index_of[name] : name }
@@ -92,7 +92,7 @@ expected() {
 	}'
 }
 
-bridge_expected() {
+keys_of_bridge() {
 	awk -v links="$top/links" '
 	BEGIN { while ((getline < links) > 0) index_of[$2] = $1 }
 	function after(word,   i) { for (i = 1; i < NF; i++) if ($i == word) return $(i + 1); return "" }
@@ -159,10 +159,10 @@ test_each_line_of_ip_monitor_and_bridge_monitor_has_a_key() {
 	sleep 1
 	kill "${monitors[@]}"
 	{
-		expected inet <"$top/inet"
-		expected inet6 <"$top/inet6"
-		expected inet <"$top/link"
-		bridge_expected <"$top/bridge"
+		keys_of_ip inet <"$top/inet"
+		keys_of_ip inet6 <"$top/inet6"
+		keys_of_ip inet <"$top/link"
+		keys_of_bridge <"$top/bridge"
 	} | sort -u >"$top/expected"
 	"$WQCTL" ls -0 $q | tr '\0' '\n' | sort -u >"$top/keys"
 	echo "# $(wc -l <"$top/expected") names were printed, $(wc -l <"$top/keys") keys were added"

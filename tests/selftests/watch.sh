@@ -331,10 +331,10 @@ follows() {
 
 test_watch_follow_waits_for_the_mount_and_not_for_the_mount_point() {
 	local reason="its file system was unmounted"
-	gone() { umount "$files/d"; }
+	takes_away() { umount "$files/d"; }
 	meanwhile() { echo a >"$files/d/meanwhile"; nap 2; echo a >"$files/d/meanwhile"; }
 	back() { mount -t tmpfs wq-watch "$files/d"; }
-	local gone=gone meanwhile=meanwhile back=back
+	local gone=takes_away meanwhile=meanwhile back=back
 	back
 	follows --print "fs:$files/d"
 	follows "fs:$files/d" -- echo
@@ -342,9 +342,9 @@ test_watch_follow_waits_for_the_mount_and_not_for_the_mount_point() {
 
 test_watch_follow_waits_for_the_directory() {
 	local reason="its directory was removed or replaced"
-	gone() { rm -r "$files/d"; }
+	takes_away() { rm -r "$files/d"; }
 	back() { mkdir "$files/d"; }
-	local gone=gone meanwhile=: back=back
+	local gone=takes_away meanwhile=: back=back
 	follows -j 2 "fs:$files/d" -- echo
 	cd "$files" || exit 1
 	follows --print fs:d

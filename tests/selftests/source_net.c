@@ -552,7 +552,7 @@ static unsigned int drops_of_sources(void)
  * The socket of the sources reads a message where it was sent, so two have to be sent at a time.  The
  * kernel then drops one of them, and all that come until the module has seen that.
  */
-TEST_F_TIMEOUT(net, messages_that_the_kernel_drops_leave_the_marks_of_their_tables, LIMIT)
+TEST_F_TIMEOUT(net, messages_that_the_kernel_drops_leave_the_marks_of_their_tables, 300)
 {
 	enum { RULES = 100, ROUNDS = 200 };
 	int room = room_of_sockets(), round, named = RULES;

@@ -7,9 +7,9 @@
 # 4 s, and do not need the module for themselves.  The quick KUnit cases have the rules of map.
 # faults/source is source without the case that needs ext4.
 # shellcheck disable=SC2034  # for tests/run and tests/mutants/run
-quick_tests=(access arrays badbuf badinput bytes config debugfs delay drain errors faults/source files
-	flush groups libwq limits metrics mount names park pause poll priority queue ratelimit
-	readwrite repeat restore unbound uring woken)
+quick_tests=(access arrays badbuf badinput bytes config debugfs delay drain errors faults/source
+	files flush groups libwq limits metrics mount names park pause poll priority queue
+	ratelimit readwrite repeat restore unbound uring woken)
 
 say() { echo "wq: $*" >&2; }
 

@@ -29,8 +29,9 @@ static int share_a_cpu(void)
 }
 
 /*
- * On a kernel with one CPU, a task switch can leave the softirqs to this thread, the timer's too.  It
- * has to run while the parent holds the CPU.
+ * A softirq that is raised outside of an interrupt, as by RCU on a kernel with one CPU, wakes this
+ * thread.  While the thread waits for the CPU, interrupts leave the timer's softirq to it.  So it has
+ * to run while the parent holds the CPU.
  */
 static int raise_softirq_thread(bool raise)
 {

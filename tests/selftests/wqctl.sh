@@ -1818,7 +1818,7 @@ test_top_enter_shows_the_keys_of_a_queue() {
 	let_go
 }
 
-test_top_shows_ready_keys_by_level_and_by_group() {
+test_top_shows_ready_keys_by_priority_and_by_group() {
 	queue --order priority
 	wq add --priority 31 $q a
 	wq add --priority 31 $q b
@@ -1828,11 +1828,11 @@ test_top_shows_ready_keys_by_level_and_by_group() {
 	status 0 wq top -b -d 0.1 -n 1
 	matches blocked "$q\.g .* 3 +0 +0 +-"$'\n' "$(<"$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q
-	matches levels $'\n'"ready by level: 31:2 -32:1"$'\n'"STATE +AGE +DUE +FAILURES +GIVEN_BACK PRIORITY +HOLDER +KEY"$'\n' "$(<"$out")"
+	matches levels $'\n'"ready by priority: 31:2 -32:1"$'\n'"STATE +AGE +DUE +FAILURES +GIVEN_BACK PRIORITY +HOLDER +KEY"$'\n' "$(<"$out")"
 	matches keys $'\n'"ready +[0-9.]+[mu]?s +- +0 +0 +-32 +-  c" "$(<"$out")"
 	wq create --order priority $q.e
 	status 0 wq top -b -d 0.1 -n 1 $q.e
-	matches "no key" $'\n'"ready by level: none"$'\n'"STATE " "$(<"$out")"
+	matches "no key" $'\n'"ready by priority: none"$'\n'"STATE " "$(<"$out")"
 	# a key that was given back is ready, and at no level
 	wq add $q.e back
 	exec 8<>/dev/wq
@@ -1840,7 +1840,7 @@ test_top_shows_ready_keys_by_level_and_by_group() {
 	wq get --fd 8 >/dev/null
 	exec 8>&-
 	status 0 wq top -b -d 0.1 -n 1 $q.e
-	matches "given back" $'\n'"ready by level: none"$'\n'"STATE .* back" "$(<"$out")"
+	matches "given back" $'\n'"ready by priority: none"$'\n'"STATE .* back" "$(<"$out")"
 	status 0 wq top -b -d 0.1 -n 1 $q.g
 	matches groups $'\n'"ready by group \(4\):  a/ 3 \(2 blocked\)  b/ 2 \(1 blocked\)  c.n/ 1  l{30}~ 1"$'\n'"STATE " "$(<"$out")"
 	wq create --order groups:/ $q.m

@@ -50,7 +50,7 @@ static const struct {
 	[DELAYED] = { "DELAYED", 8 },
 	[CONSUMERS] = { "CONS", 6 },
 	[OLDEST] = { "OLDEST", 8 },
-	[LONGEST] = { "LONGEST", 7 },
+	[LONGEST] = { "LONGEST", 8 },
 	[WAIT50] = { "WAIT50", 7 },
 	[WAIT99] = { "WAIT99", 7 },
 	[WORK50] = { "WORK50", 7 },

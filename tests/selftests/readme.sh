@@ -69,7 +69,7 @@ declare -A recipes=(
 	["Secure Boot: console"]="elsewhere: no guest has Secure Boot; tests/packaging compares the messages"
 	["Containers: console"]="elsewhere: it needs crun and a root that is mounted; tests/packaging runs it"
 	["Attributes: console"]=shows
-	["Order and debounce: sh"]=debounces
+	["Order and longest deferral: sh"]=defers
 	["Leases: console"]=shows
 	["Keys that fail for ever: console"]=shows
 	["Pause: console"]=shows
@@ -92,11 +92,11 @@ as_printed() {
 	is "lines that are left" 0 $#
 }
 
-debounces() {
+defers() {
 	as_printed 0 0
 	wqctl show --json index docs >"$out"
 	holds '.state == ["delayed"] and .due_ns > 0 and .due_ns <= 10000000000'
-	is debounce_ns 300000000000 "$(q=index WQCTL=wqctl stats debounce_ns)"
+	is max_defer_ns 300000000000 "$(q=index WQCTL=wqctl stats max_defer_ns)"
 }
 
 # The second command finds no run, as the first one has waited for it.

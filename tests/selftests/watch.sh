@@ -498,7 +498,7 @@ test_watch_of_a_file_follows_no_link_that_the_kernel_does_not_follow() {
 	rm "$files/shared/app.conf"
 	setpriv --reuid 1234 --regid 1234 --clear-groups ln -s "$files/d/secret" "$files/shared/app.conf"
 	nap 3
-	has_no "messages" "is watched again" "$(<"$dir/said")"
+	has_no "messages" "watched" "$(<"$dir/said")"
 	rm "$files/shared/app.conf"
 	echo third >"$files/shared/app.conf"
 	eventually has_line "$out" third
@@ -520,7 +520,7 @@ test_watch_print_follow_waits_again_if_its_directory_goes_during_the_attach() {
 	mkdir "$files/d"
 	# by the shim
 	eventually exists_not "$files/d"
-	has_no "messages" "is watched again" "$(<"$dir/said")"
+	has_no "messages" "watched" "$(<"$dir/said")"
 	mkdir "$files/d"
 	eventually says "is back, and is watched again"
 	eventually has_line "$out" /

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* wqctl: files of one line, and those that are replaced as a whole: a reader sees the old or the new text. */
+/* wqctl: files of one line, and files that are replaced as a whole, at once for each reader. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>

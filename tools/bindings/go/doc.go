@@ -19,6 +19,12 @@
 // [Queue.Get] and the methods of [Item] are for loops of one's own. A [Producer] saves calls for
 // goroutines that add the same keys again and again.
 //
+// # Getting the package
+//
+// No server has the module wq.example/wq. A program uses a copy of wq's sources, here in $WQ:
+//
+//	go mod edit -require=wq.example/wq@v0.0.0 -replace=wq.example/wq=$WQ/tools/bindings/go
+//
 // # Goroutines, threads and files
 //
 // The package uses no cgo and no package besides the standard library. A Queue is one file, and

@@ -10,32 +10,42 @@ import (
 	"syscall"
 )
 
-// Errors of calls, for [errors.Is]. Others, such as [io/fs.ErrNotExist], [io/fs.ErrExist] and
-// [io/fs.ErrPermission], work as for files.
+// Errors of calls, for [errors.Is]. Each wraps an errno, and only an [Error] with this errno is one
+// of them: a disk that is full is not ErrFull. Others, such as [io/fs.ErrNotExist],
+// [io/fs.ErrExist] and [io/fs.ErrPermission], work as for files.
 var (
 	// ErrShutDown: the queue is shut down. A Get fails with it when no key is left.
-	ErrShutDown error = syscall.ESHUTDOWN
+	ErrShutDown error = &cause{syscall.ESHUTDOWN}
 	// ErrStale: the run of the item has ended, because it was done or its lease expired.
-	ErrStale error = syscall.ESTALE
+	ErrStale error = &cause{syscall.ESTALE}
 	// ErrEmpty: no key is ready, or gets are paused.
-	ErrEmpty error = syscall.EAGAIN
+	ErrEmpty error = &cause{syscall.EAGAIN}
 	// ErrFull: the key is new, and the queue holds as many keys as it may.
-	ErrFull error = syscall.ENOSPC
+	ErrFull error = &cause{syscall.ENOSPC}
 	// ErrPaused: adds are paused.
-	ErrPaused error = syscall.EHOSTDOWN
+	ErrPaused error = &cause{syscall.EHOSTDOWN}
 	// ErrDisabled: the key is disabled.
-	ErrDisabled error = syscall.EBUSY
+	ErrDisabled error = &cause{syscall.EBUSY}
 	// ErrUnlinked: the queue was unlinked, and no key is left.
-	ErrUnlinked error = syscall.EIDRM
+	ErrUnlinked error = &cause{syscall.EIDRM}
 	// ErrSourceEnded: what a source of the file watched is gone, and no key is left.
-	ErrSourceEnded error = syscall.ENOLINK
+	ErrSourceEnded error = &cause{syscall.ENOLINK}
 	// ErrCanceled: a shut down ended the drain, so keys can be left.
-	ErrCanceled error = syscall.ECANCELED
+	ErrCanceled error = &cause{syscall.ECANCELED}
 	// ErrNoModule: there is no /dev/wq, because the module is not loaded.
-	ErrNoModule error = syscall.ENODEV
+	ErrNoModule error = &cause{syscall.ENODEV}
 	// ErrClosed: the Queue was closed by Close.
 	ErrClosed = os.ErrClosed
 )
+
+// A cause is an error that the queue reports. It is a type of its own, because other files have the
+// same errnos.
+type cause struct{ errno syscall.Errno }
+
+func (c *cause) Error() string { return "wq: " + causes[c.errno] }
+
+// Unwrap returns the errno.
+func (c *cause) Unwrap() error { return c.errno }
 
 var causes = map[syscall.Errno]string{
 	syscall.ESHUTDOWN: "the queue is shut down",
@@ -73,16 +83,24 @@ func (e *Error) Error() string {
 		s.WriteString(" in " + e.Queue)
 	}
 	s.WriteString(": ")
-	cause, ok := causes[e.Errno]
+	text, ok := causes[e.Errno]
 	switch {
+	case e.Errno == syscall.ENOSPC && e.Op == "open":
+		text = "a limit of queues or of their keys is reached, see user_queues in wq(4)"
 	case e.Errno == syscall.ENOENT && e.Op == "kick":
-		cause = "the key is not parked"
+		text = "the key is not parked"
 	case e.Errno == syscall.ENOENT && e.Key != "":
-		cause = "the queue does not know the key"
+		text = "the queue does not know the key"
 	case !ok:
-		cause = e.Errno.Error()
+		text = e.Errno.Error()
 	}
-	return s.String() + cause
+	return s.String() + text
+}
+
+// Is reports whether the target is the error of the package for the errno.
+func (e *Error) Is(target error) bool {
+	c, ok := target.(*cause)
+	return ok && c.errno == e.Errno && (e.Op != "open" || target == ErrNoModule)
 }
 
 // Unwrap returns the errno.

@@ -35,6 +35,8 @@ const (
 	after  Outcome = cOutcomeAfter  // the key runs again after a delay
 )
 
+var errNoItem = errors.New("wq: the Item is not one that a get returned")
+
 type end struct {
 	outcome Outcome
 	delay   time.Duration
@@ -64,6 +66,9 @@ func (it Item) GiveUp(why error) error { return it.end(end{outcome: GiveUp, why:
 // Touch restarts the item's lease. It fails with [ErrStale] if the item is no longer held. Then
 // another consumer may have the key, and the caller should stop its work.
 func (it Item) Touch() error {
+	if it.q == nil {
+		return errNoItem
+	}
 	r := it.q.request()
 	defer it.q.release(r)
 	r.setAdd(cIocTouch, it.Key).token = it.token
@@ -78,6 +83,9 @@ func (it Item) end(e end) error {
 
 // result ends the run, and returns what the key is then.
 func (it Item) result(e end) (int32, error) {
+	if it.q == nil {
+		return 0, errNoItem
+	}
 	r := it.q.request()
 	defer it.q.release(r)
 	r.setDone(it, e)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"math"
 	"os"
 	"path"
@@ -39,8 +38,11 @@ type Queue struct {
 	// one before it waits.
 	waited atomic.Bool
 
+	access int             // with which it was opened
+	alive  context.Context // ends with Close
+	end    context.CancelFunc
 	watch  removal
-	logger atomic.Pointer[slog.Logger]
+	logger atomic.Pointer[logger]
 }
 
 const closedBit = math.MinInt64
@@ -84,10 +86,61 @@ func (q *Queue) Same() (*Queue, error) {
 		file := "/proc/self/fd/" + strconv.Itoa(int(q.fd))
 		again, err = openFile(file, syscall.O_RDWR)
 		if err == nil {
-			made, err = newQueue(again, q.name)
+			made, err = newQueue(again, q.name, syscall.O_RDWR)
 		}
 	}
 	return made, err
+}
+
+// reopenPause is the time between looks for a queue.
+const reopenPause = 100 * time.Millisecond
+
+// Reopen closes a queue that was unlinked, waits until there is a new queue of its name, and opens
+// this one as q was opened. If the queue was not unlinked, it returns q. A consumer calls it if a
+// get fails with [ErrUnlinked]. "wqctl reload" removes each queue and makes it again with its keys,
+// and can do so only if no process has the queue open. If the context ends, the call can be
+// repeated.
+func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
+	if q.name == "" {
+		return nil, q.fail("reopen", "", syscall.EINVAL)
+	}
+	s, err := q.short()
+	if err == nil && s.state&cStateUnlinked == 0 {
+		return q, nil
+	}
+	if err != nil && err != ErrClosed {
+		return nil, q.fail("reopen", "", err)
+	}
+	q.Close()
+	for {
+		made, err := openNamed(q.name, q.access)
+		switch errnoOf(err) {
+		case 0:
+			return made, err
+		case syscall.ENOENT, syscall.ENODEV, syscall.EACCES, syscall.EIDRM:
+		default:
+			return nil, err
+		}
+		select {
+		case <-time.After(reopenPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// openNamed opens a queue that has its name. A mount of a queue's file keeps the queue that was
+// removed.
+func openNamed(name string, access int) (*Queue, error) {
+	q, err := OpenFile(name, access, 0, Attrs{})
+	if err != nil {
+		return nil, err
+	}
+	if s, err := q.short(); err == nil && s.state&cStateUnlinked != 0 {
+		q.Close()
+		return nil, &Error{Op: "open", Queue: name, Errno: syscall.EIDRM}
+	}
+	return q, nil
 }
 
 func open(name string, flag int, perm fs.FileMode, a Attrs) (*Queue, error) {
@@ -113,7 +166,7 @@ func open(name string, flag int, perm fs.FileMode, a Attrs) (*Queue, error) {
 		if err != nil {
 			return nil, &Error{Op: "open", Queue: name, Errno: errnoOf(err)}
 		}
-		return newQueue(fd, name)
+		return newQueue(fd, name, access)
 	}
 	base := name[strings.LastIndexByte(name, '/')+1:]
 	if len(base) >= cNameMax || (name != "" && base == "") {
@@ -196,7 +249,7 @@ func openByDir(r *request, name, dir string, access int) (*Queue, error) {
 	if r.errno != 0 {
 		return nil, &Error{Op: "open", Queue: name, Errno: r.errno}
 	}
-	return newQueue(int(r.ret), name)
+	return newQueue(int(r.ret), name, access)
 }
 
 // bind opens the device, and binds the file to a queue.
@@ -214,7 +267,7 @@ func bind(r *request, name, device string, access int) (*Queue, error) {
 		syscall.Close(fd)
 		return nil, &Error{Op: "open", Queue: name, Errno: r.errno}
 	}
-	return newQueue(fd, name)
+	return newQueue(fd, name, access)
 }
 
 func (r *request) setOpen() {
@@ -223,7 +276,7 @@ func (r *request) setOpen() {
 }
 
 // newQueue gives a file that is bound to the runtime's poller.
-func newQueue(fd int, name string) (*Queue, error) {
+func newQueue(fd int, name string, access int) (*Queue, error) {
 	label := name
 	if label == "" {
 		label = cDevice
@@ -238,10 +291,12 @@ func newQueue(fd int, name string) (*Queue, error) {
 		file.Close()
 		return nil, err
 	}
-	return &Queue{
-		name: name, fd: uintptr(fd), file: file, conn: conn,
+	q := &Queue{
+		name: name, fd: uintptr(fd), file: file, conn: conn, access: access,
 		turn: make(chan struct{}, 1),
-	}, nil
+	}
+	q.alive, q.end = context.WithCancel(context.Background())
+	return q, nil
 }
 
 // Name returns the name with which the queue was opened.
@@ -261,6 +316,7 @@ func (q *Queue) Close() error {
 			break
 		}
 	}
+	q.end()
 	q.watch.close()
 	return q.leave()
 }

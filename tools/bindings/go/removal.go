@@ -3,6 +3,7 @@
 package wq
 
 import (
+	"context"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -31,13 +32,24 @@ func (w *removal) start(q *Queue) error {
 	if w.file != nil || w.closed {
 		return nil
 	}
-	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	file, err := q.watchFile(syscall.EPOLLPRI, "wq removal")
 	if err != nil {
 		return err
 	}
+	w.file = file
+	go w.wait(q, file)
+	return nil
+}
+
+// watchFile makes an epoll file that has the queue's file in it, for some events alone.
+func (q *Queue) watchFile(events uint32, label string) (*os.File, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
 	if q.enter() {
 		err = syscall.EpollCtl(fd, syscall.EPOLL_CTL_ADD, int(q.fd),
-			&syscall.EpollEvent{Events: syscall.EPOLLPRI})
+			&syscall.EpollEvent{Events: events})
 		q.leave()
 	} else {
 		err = ErrClosed
@@ -47,11 +59,44 @@ func (w *removal) start(q *Queue) error {
 	}
 	if err != nil {
 		syscall.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), label), nil
+}
+
+// WaitForRoom waits until an add of a new key would be accepted: the queue is neither full nor
+// paused. Others can take the room before the caller adds. It fails with [ErrShutDown] if the
+// queue is shut down, with [ErrClosed] if the Queue is closed, and with the error of the context.
+func (q *Queue) WaitForRoom(ctx context.Context) error {
+	// EPOLLERR is reported only to callers that do not wait for keys, so this is a file of its own.
+	file, err := q.watchFile(syscall.EPOLLOUT, "wq room")
+	if err != nil {
+		return q.fail("wait for room", "", err)
+	}
+	defer file.Close()
+	conn, err := file.SyscallConn()
+	if err != nil {
 		return err
 	}
-	w.file = os.NewFile(uintptr(fd), "wq removal")
-	go w.wait(q, w.file)
-	return nil
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(q.alive, cancel)()
+	var seen [1]syscall.EpollEvent
+	err = waitFor(inner, file, func() error {
+		return conn.Read(func(fd uintptr) bool {
+			n, _ := syscall.EpollWait(int(fd), seen[:], 0)
+			return n > 0
+		})
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && q.isClosed():
+		return ErrClosed
+	case err == nil && seen[0].Events&syscall.EPOLLOUT == 0:
+		return q.fail("wait for room", "", syscall.ESHUTDOWN)
+	}
+	return err
 }
 
 func (w *removal) wait(q *Queue, file *os.File) {

@@ -28,8 +28,19 @@ func GiveUpOn(err error) error { return giveUp{err} }
 
 // SetLogger sets the logger for the events of each Run that begins after it, with the level Warn: a
 // key that failed and is retried or parked, a lost lease, the end of a run that the kernel refused,
-// and a panic of the function. By default Run reports nothing.
-func (q *Queue) SetLogger(l *slog.Logger) { q.logger.Store(l) }
+// and a panic of the function. Before the first SetLogger it is [slog.Default]. With nil, Run
+// reports nothing.
+func (q *Queue) SetLogger(l *slog.Logger) { q.logger.Store(&logger{l}) }
+
+// A logger is what SetLogger has set.
+type logger struct{ *slog.Logger }
+
+func (q *Queue) log() *slog.Logger {
+	if l := q.logger.Load(); l != nil {
+		return l.Logger
+	}
+	return slog.Default()
+}
 
 // Run calls fn for each key, in up to n goroutines at once, until the context ends or the queue is
 // shut down and empty. It returns the error of the context, or nil after a shut down. fn does not
@@ -46,14 +57,14 @@ func (q *Queue) SetLogger(l *slog.Logger) { q.logger.Store(l) }
 // goroutine ends a run and fetches the next key in one call.
 //
 // After the end of the context Run waits for the calls of fn. A panic of fn ends the process, and
-// the kernel then hands out its keys again. SetLogger lets Run report such events.
+// the kernel then hands out its keys again. Run logs such events, see SetLogger.
 func (q *Queue) Run(ctx context.Context, n int, fn func(context.Context, Item) error) error {
 	if n < 1 {
 		return q.fail("run", "", syscall.EINVAL)
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := pool{q: q, fn: fn, log: q.logger.Load()}
+	p := pool{q: q, fn: fn, log: q.log()}
 	if err := p.start(); err != nil {
 		return err
 	}

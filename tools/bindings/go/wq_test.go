@@ -149,6 +149,97 @@ func TestErrorsNameCallKeyAndCause(t *testing.T) {
 	fails(t, err, fs.ErrNotExist)
 }
 
+// A disk that is full has the errno of a queue that is full.
+func TestErrorsOfOtherFilesAreNotThoseOfQueues(t *testing.T) {
+	q := private(t, Attrs{MaxKeys: 1})
+	add(t, q, "a")
+	_, err := q.Add("b")
+	fails(t, fmt.Errorf("wrapped: %w", err), ErrFull)
+	fails(t, err, syscall.ENOSPC)
+	fails(t, ErrFull, syscall.ENOSPC)
+	for _, other := range []error{syscall.ENOSPC, syscall.ESTALE, syscall.EAGAIN,
+		&Error{Op: "open", Errno: syscall.ENOSPC}} {
+		err := fmt.Errorf("wrapped: %w", &fs.PathError{Op: "write", Path: "file", Err: other})
+		for _, ours := range []error{ErrFull, ErrStale, ErrEmpty} {
+			if errors.Is(err, ours) {
+				t.Errorf("%v is %v", err, ours)
+			}
+		}
+	}
+	fails(t, &Error{Op: "open", Errno: syscall.ENODEV}, ErrNoModule)
+}
+
+func TestAnItemThatNoGetReturnedFails(t *testing.T) {
+	for _, err := range []error{Item{}.Done(), Item{Key: "a"}.Retry(nil), Item{}.Touch()} {
+		if err == nil || !strings.Contains(err.Error(), "get") {
+			t.Errorf("expected an error that names the get, got %v", err)
+		}
+	}
+}
+
+func TestWaitForRoom(t *testing.T) {
+	q := private(t, Attrs{MaxKeys: 1})
+	ok(t, q.WaitForRoom(bg))
+	add(t, q, "a")
+	fails(t, q.WaitForRoom(within(t, 10*time.Millisecond)), context.DeadlineExceeded)
+	result := make(chan error)
+	wait := func() { result <- q.WaitForRoom(bg) }
+	go wait()
+	ok(t, take(t, q, "a").Done())
+	ok(t, <-result)
+
+	ok(t, q.Pause(Adds, -1))
+	go wait()
+	ok(t, q.Resume(Adds))
+	ok(t, <-result)
+
+	// A key is left, so the queue is not at its end when it is shut down.
+	add(t, q, "a")
+	go wait()
+	ok(t, q.ShutDown())
+	fails(t, <-result, ErrShutDown)
+
+	q = private(t, Attrs{MaxKeys: 1})
+	add(t, q, "a")
+	go wait()
+	time.Sleep(time.Millisecond)
+	ok(t, q.Close())
+	fails(t, <-result, ErrClosed)
+	fails(t, q.WaitForRoom(bg), ErrClosed)
+}
+
+func TestReopenWaitsForTheNextQueueOfTheName(t *testing.T) {
+	q, err := OpenFile("go-reopen", os.O_RDWR|os.O_CREATE, 0o600, Attrs{})
+	ok(t, err)
+	same, err := q.Reopen(bg)
+	ok(t, err)
+	equal(t, "the queue that was not unlinked", same, q)
+	ok(t, Unlink("go-reopen"))
+	_, err = q.Reopen(within(t, 10*time.Millisecond))
+	fails(t, err, context.DeadlineExceeded)
+	_, err = q.Add("a")
+	fails(t, err, ErrClosed)
+
+	reopened := make(chan *Queue)
+	go func() {
+		next, err := q.Reopen(bg)
+		if err != nil {
+			t.Error(err)
+		}
+		reopened <- next
+	}()
+	made, err := OpenFile("go-reopen", os.O_RDWR|os.O_CREATE, 0o600, Attrs{})
+	ok(t, err)
+	defer made.Close()
+	next := <-reopened
+	defer next.Close()
+	add(t, made, "a")
+	ok(t, take(t, next, "a").Done())
+	ok(t, Unlink("go-reopen"))
+	_, err = private(t, Attrs{}).Reopen(bg)
+	fails(t, err, syscall.EINVAL)
+}
+
 func TestDoneOfAnEndedRunIsStale(t *testing.T) {
 	q := private(t, Attrs{})
 	add(t, q, "a")
@@ -993,7 +1084,23 @@ func TestRunReportsFailuresToTheLogger(t *testing.T) {
 	seen.is(t, want...)
 }
 
-func TestRunReportsNothingByDefault(t *testing.T) {
+func TestRunReportsToTheDefaultLogger(t *testing.T) {
+	var seen log
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(&seen))
+	q := private(t, Attrs{Limiter: Exponential(0, 0)})
+	add(t, q, "a")
+	fails(t, q.Run(within(t, 30*time.Second), 1, func(_ context.Context, it Item) error {
+		if it.Failures == 0 {
+			return errors.New("failed")
+		}
+		q.ShutDown()
+		return nil
+	}), nil)
+	seen.is(t, "wq: a key failed and is retried queue= key=a failures=1 err=failed")
+}
+
+func TestRunReportsNothingWithoutALogger(t *testing.T) {
 	q := private(t, Attrs{})
 	var seen log
 	q.SetLogger(slog.New(&seen))

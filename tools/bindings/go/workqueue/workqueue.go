@@ -22,8 +22,14 @@
 //     queue for others, and for the next start. Its ShutDownWithDrain waits for the keys that this
 //     consumer holds. A private queue is shut down as in client-go, except that a drain also waits
 //     for ready keys.
-//   - A queue can be full or paused. An add that fails so is repeated until it succeeds or the
-//     queue is shut down, and reported to Config.OnError once. Len does not count such keys.
+//   - A queue can be full or paused. An add that fails so waits in the process until there is room
+//     or the queue is shut down, and is reported to Config.OnError once. Several such adds of an
+//     item are merged by the rules of the queue. Len and NumRequeues do not count them.
+//   - New takes the wq.Queue over, and ShutDown ends it, as in client-go: when the last item was
+//     handed out and is done, it is closed.
+//   - If a queue is unlinked, Get returns the items that are left, reports [wq.ErrUnlinked] to
+//     Config.OnError, and returns shutdown. From then on, or from a call of ShuttingDown on, adds
+//     have no effect. [wq.Queue.Reopen] waits for the next queue of the name.
 //   - If an item still waits, an add of it by this process makes no call, see [wq.Producer]. The
 //     queue's own statistics do not count it as coalesced.
 //   - Forget of an item that this Queue holds reaches the queue with its Done.
@@ -117,16 +123,20 @@ type Queue[T comparable] struct {
 	delays *delays[T] // only with Config.Clock
 	ctx    context.Context
 	cancel context.CancelFunc
-	down   atomic.Bool // ShutDown or ShutDownWithDrain was called
+	down   atomic.Bool     // adds have no effect: the queue is shut down or unlinked
+	adding context.Context // ends when adds have no effect any more
+	stop   context.CancelFunc
+	users  atomic.Int32 // calls of Get and Done with a key that is not in held
 
 	adds     sync.Mutex
 	producer *wq.Producer // by which repeat adds need no call
 
 	mu   sync.Mutex
-	idle sync.Cond           // no item is held, or wait has changed
-	held map[T]holding       // what Get returned and Done has not ended
-	wait bool                // ShutDownWithDrain waits until no item is held
-	late map[string]wq.Entry // adds that found no room
+	idle sync.Cond     // no item is held, or wait has changed
+	held map[T]holding // what Get returned and Done has not ended
+	wait bool          // ShutDownWithDrain waits until no item is held
+
+	late late
 }
 
 // A holding is an item that is held.
@@ -140,12 +150,15 @@ type realClock struct{}
 func (realClock) Now() time.Time                         { return time.Now() }
 func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// retryLate is the time between attempts to add keys that found no room.
-const retryLate = 50 * time.Millisecond
-
 // New makes a Queue over a queue that is open for adds and gets. A queue with leases is refused,
 // because Done(item) does not identify the run that it ends: see [wq.Queue.Run] for these.
+//
+// The Queue owns q from now on. After the end, which is a shut down or the removal of the queue, it
+// closes q when it holds no item and the last one was handed out.
 func New[T comparable](q *wq.Queue, c Config[T]) (*Queue[T], error) {
+	if q == nil {
+		return nil, errors.New("workqueue: the queue is nil")
+	}
 	s, err := q.Stat()
 	if err != nil {
 		return nil, err
@@ -162,10 +175,11 @@ func New[T comparable](q *wq.Queue, c Config[T]) (*Queue[T], error) {
 		return nil, err
 	}
 	made := &Queue[T]{q: q, c: c, clock: c.Clock, producer: producer,
-		held: make(map[T]holding), late: make(map[string]wq.Entry)}
+		held: make(map[T]holding)}
 	made.idle.L = &made.mu
 	made.local, _ = c.Codec.(*local[T])
 	made.ctx, made.cancel = context.WithCancel(context.Background())
+	made.adding, made.stop = context.WithCancel(context.Background())
 	if made.clock == nil {
 		made.clock = realClock{}
 	} else {
@@ -201,7 +215,7 @@ func (q *Queue[T]) release(key string, maybeIdle bool) {
 	if q.local != nil {
 		q.local.release(key, maybeIdle, func() bool {
 			_, err := q.q.Query(key)
-			return !errors.Is(err, syscall.ENOENT)
+			return !errors.Is(err, syscall.ENOENT) && !errors.Is(err, wq.ErrClosed)
 		})
 	}
 }
@@ -224,11 +238,15 @@ func (q *Queue[T]) add(op string, item T, e wq.Entry) {
 		return
 	}
 	e.Key = key
+	if q.late.n.Load() > 0 && q.keepLate(e, false) {
+		return
+	}
 	err := q.addKey(item, e)
 	if isNoRoom(err) {
 		q.c.OnError(op, item, err)
-		q.keepLate(e)
-		return
+		if q.keepLate(e, true) {
+			return
+		}
 	}
 	q.release(key, err != nil)
 	if err != nil && !isDown(err) {
@@ -239,31 +257,46 @@ func (q *Queue[T]) add(op string, item T, e wq.Entry) {
 // addKey makes the call. With metrics they are updated under the same lock, so that a Get of the
 // key comes later.
 func (q *Queue[T]) addKey(item T, e wq.Entry) error {
-	delayed := e.Delay > 0 || e.Flags&wq.RateLimited != 0
-	retry := e.Flags&(wq.CountRetry|wq.RateLimited) != 0
-	var now time.Time
+	now := q.lockMetrics()
+	fresh, err := q.addEntry(e)
+	if q.c.Metrics != nil {
+		if err == nil {
+			q.count(item, e, fresh, now)
+		}
+		q.mu.Unlock()
+	}
+	if err == nil {
+		q.touch(item, e, fresh)
+	}
+	return err
+}
+
+// lockMetrics takes the lock if there are metrics, and returns the time: a delay that the queue
+// begins later does not end before this time and the delay.
+func (q *Queue[T]) lockMetrics() (now time.Time) {
 	if q.c.Metrics != nil {
 		q.mu.Lock()
-		defer q.mu.Unlock()
-		// A delay that the queue begins later does not end before this time and the delay.
 		now = q.clock.Now()
 	}
-	fresh, err := q.addEntry(e)
-	if err != nil {
-		return err
+	return now
+}
+
+// count counts an add in the metrics.
+func (q *Queue[T]) count(item T, e wq.Entry, fresh bool, now time.Time) {
+	if e.Flags&(wq.CountRetry|wq.RateLimited) != 0 {
+		q.c.Metrics.Retries.Inc()
 	}
-	if m := q.c.Metrics; m != nil {
-		if retry {
-			m.Retries.Inc()
-		}
-		m.entry(item, e, fresh, now)
+	q.c.Metrics.entry(item, e, fresh, now)
+}
+
+// touch calls Config.Touch if the add was one of an item that is ready.
+func (q *Queue[T]) touch(item T, e wq.Entry, fresh bool) {
+	if q.c.Touch == nil || fresh || e.Delay > 0 || e.Flags&wq.RateLimited != 0 {
+		return
 	}
-	if q.c.Touch != nil && !fresh && !delayed {
-		if info, err := q.q.Query(e.Key); err == nil && info.State&wq.Ready != 0 {
-			q.c.Touch(item)
-		}
+	if info, err := q.q.Query(e.Key); err == nil && info.State&wq.Ready != 0 {
+		q.c.Touch(item)
 	}
-	return nil
 }
 
 // addEntry adds by the producer, which remembers keys that were added without a delay.
@@ -283,39 +316,6 @@ func isDown(err error) bool {
 func isNoRoom(err error) bool {
 	return errors.Is(err, wq.ErrFull) || errors.Is(err, wq.ErrPaused) ||
 		errors.Is(err, syscall.ENOMEM)
-}
-
-// keepLate keeps an add that found no room, and adds it later.
-func (q *Queue[T]) keepLate(e wq.Entry) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.late) == 0 {
-		time.AfterFunc(retryLate, q.addLate)
-	}
-	if old, ok := q.late[e.Key]; ok {
-		// Two adds of a key are one run, at the earlier time.
-		e.Delay = min(e.Delay, old.Delay)
-		q.release(e.Key, false)
-	}
-	q.late[e.Key] = e
-}
-
-func (q *Queue[T]) addLate() {
-	q.mu.Lock()
-	late := q.late
-	q.late = make(map[string]wq.Entry)
-	q.mu.Unlock()
-	for key, e := range late {
-		item, err := q.c.Codec.Item(key)
-		if err == nil && !q.isDown() {
-			err = q.addKey(item, e)
-		}
-		if isNoRoom(err) {
-			q.keepLate(e)
-		} else {
-			q.release(key, true)
-		}
-	}
 }
 
 // AddAfter adds the item after the delay. If it is delayed already, the earlier time counts.
@@ -362,7 +362,7 @@ func (q *Queue[T]) Forget(item T) {
 		q.held[item] = it
 	}
 	q.mu.Unlock()
-	if !held {
+	if !held || q.late.n.Load() > 0 {
 		q.forget(item)
 	}
 }
@@ -376,6 +376,7 @@ func (q *Queue[T]) forgotten(item T) bool {
 
 func (q *Queue[T]) forget(item T) {
 	if key, ok := q.keyOf("forget", item); ok {
+		q.forgetLate(key)
 		if err := q.q.Forget(key); err != nil && !isDown(err) {
 			q.c.OnError("forget", item, err)
 		}
@@ -419,12 +420,12 @@ func (q *Queue[T]) Get() (item T, shutdown bool) {
 
 // GetRun is Get, and returns the run of the item.
 func (q *Queue[T]) GetRun() (item T, run wq.Item, shutdown bool) {
+	q.users.Add(1)
 	for {
 		it, err := q.q.Get(q.ctx)
 		if err != nil {
-			if !isDown(err) && q.ctx.Err() == nil {
-				q.c.OnError("get", item, err)
-			}
+			q.users.Add(-1)
+			q.ended(err)
 			return item, it, true
 		}
 		item, err = q.c.Codec.Item(it.Key)
@@ -438,8 +439,47 @@ func (q *Queue[T]) GetRun() (item T, run wq.Item, shutdown bool) {
 			q.c.Metrics.get(item, q.clock.Now())
 		}
 		q.mu.Unlock()
+		q.users.Add(-1)
 		return item, it, false
 	}
+}
+
+// ended is called when a Get fails. If the queue has ended, no other call must find it alive.
+func (q *Queue[T]) ended(err error) {
+	if !isDown(err) && q.ctx.Err() == nil {
+		var none T
+		q.c.OnError("get", none, err)
+	}
+	if isDown(err) || isEnded(err) {
+		q.end()
+	}
+	q.closeIfIdle()
+}
+
+// isEnded reports whether an error of Get means that no key comes any more.
+func isEnded(err error) bool {
+	return errors.Is(err, wq.ErrUnlinked) || errors.Is(err, wq.ErrSourceEnded)
+}
+
+// closeIfIdle closes the queue after its end, if no item is held or left.
+func (q *Queue[T]) closeIfIdle() {
+	if !q.isDown() {
+		return
+	}
+	q.mu.Lock()
+	idle := len(q.held) == 0 && q.users.Load() == 0
+	q.mu.Unlock()
+	if !idle {
+		return
+	}
+	// A later Get finds no key, because its context has ended, or because no key is left.
+	if q.ctx.Err() == nil {
+		s, err := q.q.Stat()
+		if err == nil && s.Depth+s.Processing+s.Delayed > 0 {
+			return
+		}
+	}
+	q.q.Close()
 }
 
 // Done ends the processing of the item. If it was added meanwhile, it is ready again.
@@ -447,6 +487,7 @@ func (q *Queue[T]) Done(item T) {
 	q.mu.Lock()
 	it, ok := q.held[item]
 	if ok {
+		q.users.Add(1)
 		delete(q.held, item)
 		if q.c.Metrics != nil {
 			q.c.Metrics.done(item, q.clock.Now())
@@ -464,12 +505,14 @@ func (q *Queue[T]) Done(item T) {
 	if err := end(); err != nil && !isDown(err) && !errors.Is(err, wq.ErrStale) {
 		q.c.OnError("done", item, err)
 	}
+	q.users.Add(-1)
 	if last {
 		q.idle.Broadcast()
 	}
 	if q.local != nil && q.local.use(it.Key) {
 		q.release(it.Key, true)
 	}
+	q.closeIfIdle()
 }
 
 // ShutDown ignores adds from now on. Get returns the items that are left, and then shutdown. If the
@@ -480,6 +523,7 @@ func (q *Queue[T]) ShutDown() {
 		q.q.ShutDown()
 	}
 	q.endDrain()
+	q.closeIfIdle()
 }
 
 // Stop ends this consumer: adds have no effect, and Get returns shutdown at once. Items that are
@@ -488,6 +532,7 @@ func (q *Queue[T]) Stop() {
 	q.end()
 	q.cancel()
 	q.endDrain()
+	q.closeIfIdle()
 }
 
 func (q *Queue[T]) endDrain() {
@@ -497,17 +542,25 @@ func (q *Queue[T]) endDrain() {
 	q.mu.Unlock()
 }
 
-// end lets adds of this process, and delays of a Clock, have no effect.
+// end lets adds have no effect. If the queue has a name, gets end as well.
 func (q *Queue[T]) end() {
-	q.down.Store(true)
+	q.endAdds()
+	if q.q.Name() != "" {
+		q.cancel()
+	}
+}
+
+// endAdds lets adds of this process, and delays of a Clock, have no effect.
+func (q *Queue[T]) endAdds() {
+	if q.down.Swap(true) {
+		return
+	}
+	q.stop()
 	q.adds.Lock()
 	q.producer.Close()
 	q.adds.Unlock()
 	if q.delays != nil {
 		q.delays.stop()
-	}
-	if q.q.Name() != "" {
-		q.cancel()
 	}
 }
 
@@ -521,6 +574,7 @@ func (q *Queue[T]) ShutDownWithDrain() {
 			var none T
 			q.c.OnError("drain", none, err)
 		}
+		q.closeIfIdle()
 		return
 	}
 	q.mu.Lock()
@@ -529,15 +583,20 @@ func (q *Queue[T]) ShutDownWithDrain() {
 		q.idle.Wait()
 	}
 	q.mu.Unlock()
+	q.closeIfIdle()
 }
 
-// ShuttingDown reports whether the queue is shut down.
+// ShuttingDown reports whether the queue is shut down or was unlinked. Then adds have no effect.
 func (q *Queue[T]) ShuttingDown() bool {
 	if q.isDown() {
 		return true
 	}
-	down, err := q.q.ShuttingDown()
-	return down || err != nil
+	s, err := q.q.Stat()
+	if err == nil && !s.ShutDown && !s.Unlinked {
+		return false
+	}
+	q.endAdds()
+	return true
 }
 
 // updateUnfinished updates the metrics of unfinished work until the queue is shut down.

@@ -249,6 +249,116 @@ func TestShutDownOfANamedQueueEndsThisConsumerAlone(t *testing.T) {
 	equal(t, "processing", s.Processing, 1)
 }
 
+// descriptors returns the number of open files.
+func descriptors(t testing.TB) int {
+	files, err := os.ReadDir("/proc/self/fd")
+	ok(t, err)
+	return len(files)
+}
+
+// A user of client-go calls ShutDown and nothing else.
+func TestShutDownAloneLeavesNothingBehind(t *testing.T) {
+	goroutines, files := runtime.NumGoroutine(), descriptors(t)
+	for i := range [10]int{} {
+		name := fmt.Sprint("go-leak-", i)
+		for _, name := range []string{"", name} {
+			k, err := wq.New(wq.Attrs{})
+			if name != "" {
+				ok(t, k.Close())
+				k, err = wq.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{})
+			}
+			ok(t, err)
+			q := over(t, k, Config[string]{Codec: Strings[string]()})
+			q.Add("a")
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for item, down := q.Get(); !down; item, down = q.Get() {
+					q.Done(item)
+				}
+			}()
+			eventually(t, "a has run", func() bool {
+				s, err := k.Stat()
+				return err == nil && s.Dones == 1
+			})
+			if i%2 == 0 {
+				q.ShutDown()
+			} else {
+				q.ShutDownWithDrain()
+			}
+			<-ended
+		}
+		ok(t, wq.Unlink(name))
+	}
+	eventually(t, "all goroutines have ended", func() bool {
+		return runtime.NumGoroutine() <= goroutines
+	})
+	// The poller has files of its own.
+	if n := descriptors(t); n > files+3 {
+		t.Fatalf("expected %d open files, got %d", files, n)
+	}
+}
+
+func TestAnItemThatIsHeldKeepsTheQueueOpen(t *testing.T) {
+	for _, k := range []*wq.Queue{private(t, wq.Attrs{}), named(t, "go-held", wq.Attrs{})} {
+		q := over(t, k, Config[string]{Codec: Strings[string]()})
+		q.Add("a")
+		q.Add("b")
+		get(t, q, "a")
+		q.ShutDown()
+		if k.Name() == "" {
+			get(t, q, "b")
+			q.Done("b")
+		}
+		s, err := k.Stat()
+		ok(t, err)
+		equal(t, "processing", s.Processing, 1)
+		q.Done("a")
+		_, err = k.Stat()
+		if !errors.Is(err, wq.ErrClosed) {
+			t.Fatalf("expected that the queue is closed, got %v", err)
+		}
+	}
+	// The key that was done does not run again, and the other one is left.
+	k := named(t, "go-held", wq.Attrs{})
+	s, err := k.Stat()
+	ok(t, err)
+	equal(t, "keys", s.Keys, 1)
+	ok(t, wq.Unlink("go-held"))
+}
+
+func TestAnUnlinkedQueueIsShutDownForAll(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		k, other := named(t, "go-unlinked", wq.Attrs{}), named(t, "go-unlinked", wq.Attrs{})
+		var reported []error
+		q := over(t, k, Config[string]{Codec: Strings[string](),
+			OnError: func(_, _ string, err error) { reported = append(reported, err) }})
+		q.Add("left")
+		equal(t, "shutting down", q.ShuttingDown(), false)
+		ok(t, wq.Unlink("go-unlinked"))
+		if asked {
+			equal(t, "shutting down", q.ShuttingDown(), true)
+			q.Add("late")
+		}
+		get(t, q, "left")
+		q.Done("left")
+		if !asked {
+			_, down := q.Get()
+			equal(t, "shut down", down, true)
+			equal(t, "errors", len(reported), 1)
+			if !errors.Is(reported[0], wq.ErrUnlinked) {
+				t.Fatalf("expected %v, got %v", wq.ErrUnlinked, reported[0])
+			}
+		}
+		equal(t, "shutting down", q.ShuttingDown(), true)
+		q.Add("late")
+		q.AddAfter("late", time.Hour)
+		s, err := other.Stat()
+		ok(t, err)
+		equal(t, "keys", s.Keys, 0)
+	}
+}
+
 func TestShutDownEndsADrain(t *testing.T) {
 	for _, k := range []*wq.Queue{private(t, wq.Attrs{}), named(t, "go-drain", wq.Attrs{})} {
 		q := over(t, k, Config[string]{Codec: Strings[string]()})
@@ -313,7 +423,7 @@ func TestAFullOrPausedQueueLosesNoAdd(t *testing.T) {
 		defer q.mu.Unlock()
 		q.local.mu.Lock()
 		defer q.local.mu.Unlock()
-		return len(q.late) == 0 && len(q.local.entries) == 0 && len(q.local.keys) == 0
+		return q.late.n.Load() == 0 && len(q.local.entries) == 0 && len(q.local.keys) == 0
 	})
 }
 
@@ -359,6 +469,9 @@ func TestQueuesWithLeasesAreRefused(t *testing.T) {
 	}
 	if _, err = New(private(t, wq.Attrs{}), Config[string]{}); err == nil {
 		t.Fatal("expected an error without a codec")
+	}
+	if _, err = New(nil, Config[string]{Codec: Strings[string]()}); err == nil {
+		t.Fatal("expected an error without a queue")
 	}
 }
 

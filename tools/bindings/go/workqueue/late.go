@@ -28,7 +28,7 @@ const (
 	maxPause = 100 * time.Millisecond
 )
 
-// maxTogether bounds the keys of one call. maxFailures bounds the adds that count as failures of a
+// maxTogether bounds the keys of one call, and its adds before the last key. maxFailures bounds the adds that count as failures of a
 // key: no queue counts more.
 const (
 	maxTogether = 1024
@@ -267,14 +267,11 @@ func (q *Queue[T]) addLate() {
 	pause, together := minPause, 1
 	for {
 		err := q.q.WaitForRoom(q.adding)
-		if err != nil && !isDown(err) && q.adding.Err() == nil {
-			var none T
-			q.c.OnError("add", none, err)
-		}
 		n, left := 0, 0
-		if err != nil || q.isDown() {
+		if q.isDown() || isDown(err) {
 			q.dropLate()
 		} else {
+			// If there was no file to wait by, the pause bounds the calls.
 			n, left = q.addTogether(together)
 		}
 		if left == 0 && q.late.end() {
@@ -328,12 +325,12 @@ func (q *Queue[T]) addLocked(n int) (ended, left int, reports []func()) {
 	l := &q.late
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n = min(n, len(l.line))
 	var entries []wq.Entry
-	now := time.Now()
-	for _, key := range l.line[:n] {
-		entries = l.keys[key].entries(entries, now)
+	taken, now := 0, time.Now()
+	for ; taken < min(n, len(l.line)) && len(entries) < maxTogether; taken++ {
+		entries = l.keys[l.line[taken]].entries(entries, now)
 	}
+	n = taken
 	results, reports, err := q.addEntries(entries)
 
 	i := 0

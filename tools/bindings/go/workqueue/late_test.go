@@ -77,7 +77,7 @@ func stateAfter(t *testing.T, full bool, limit time.Duration, steps []lateStep) 
 		due, info.Priority)
 }
 
-// What a queue refuses has the effect that it has in a queue with room.
+// A refused add has the effect that it has in a queue with room.
 func TestRefusedAddsAreMergedByTheRulesOfTheQueue(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for round := 0; round < 400; round++ {
@@ -90,24 +90,29 @@ func TestRefusedAddsAreMergedByTheRulesOfTheQueue(t *testing.T) {
 		limit := []time.Duration{30 * time.Minute, 8 * time.Hour}[round%2]
 		want, got := stateAfter(t, false, limit, steps), stateAfter(t, true, limit, steps)
 		if got != want {
-			t.Errorf("%s: expected %s, got %s", strings.Join(names, "; "), want, got)
+			t.Errorf("%s: expected %s, got %s", strings.Join(names, " | "), want, got)
 		}
 	}
 }
 
 // Adds of one key are those of the issue: none of them loses what another has asked for.
 func TestARefusedAddKeepsItsTimeAndPriority(t *testing.T) {
-	for _, names := range []string{"add; rate limited", "rate limited; add", "add 10; add",
-		"after 3 h; after 1 h at 20", "rate limited; rate limited; rate limited"} {
+	for _, names := range [][]string{
+		{"add", "rate limited"},
+		{"rate limited", "add"},
+		{"add 10", "add"},
+		{"after 3 h", "after 1 h at 20"},
+		{"rate limited", "rate limited", "rate limited"},
+	} {
 		var steps []lateStep
-		for _, name := range strings.Split(names, "; ") {
+		for _, name := range names {
 			for _, step := range lateSteps {
 				if step.name == name {
 					steps = append(steps, step)
 				}
 			}
 		}
-		equal(t, names, stateAfter(t, true, time.Hour, steps),
+		equal(t, strings.Join(names, ", "), stateAfter(t, true, time.Hour, steps),
 			stateAfter(t, false, time.Hour, steps))
 	}
 }

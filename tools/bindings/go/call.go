@@ -26,6 +26,7 @@ type request struct {
 	buf     []uint64 // the records of many keys
 	results []int32
 	marks   []cMark // of the records of many keys
+	keys    []byte  // the keys of many records
 	result  int32
 	add     cAdd
 	get     cGet
@@ -61,12 +62,16 @@ var requests = sync.Pool{New: func() any {
 
 func newRequest() *request { return requests.Get().(*request) }
 
-// Large buffers are not kept.
 func (r *request) free() {
+	r.trim()
+	requests.Put(r)
+}
+
+// Large buffers are not kept.
+func (r *request) trim() {
 	if cap(r.buf) > 2*cMaxOut/8 {
 		r.buf, r.results, r.marks = nil, nil, nil
 	}
-	requests.Put(r)
 }
 
 // request is newRequest for the calls of one key, which are the most frequent. One request stays at
@@ -79,6 +84,7 @@ func (q *Queue) request() *request {
 }
 
 func (q *Queue) release(r *request) {
+	r.trim()
 	if !q.spare.CompareAndSwap(nil, r) {
 		r.free()
 	}
@@ -96,7 +102,7 @@ func (r *request) ioctl(fd uintptr) {
 	runtime.KeepAlive(r)
 }
 
-// quick is ioctl for an add, a get, a done or a touch of one key. The scheduler does not know of
+// quick is ioctl for an add, a get, a done or a touch of one key, or of a few. The scheduler does not know of
 // the call, so no other goroutine runs on the processor meanwhile. This is right because the file
 // has O_NONBLOCK, and because the kernel handles a bounded number of keys and of delays in such a
 // call. The call can only sleep for memory, as any access to memory can that faults.

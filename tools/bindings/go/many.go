@@ -19,82 +19,38 @@ func (r *request) grow(words, n int) {
 	r.buf, r.results, r.marks = r.buf[:words], r.results[:n], r.marks[:n]
 }
 
-// A many is a call for many keys: add, touch or done. It calls the kernel for as many at a time as
-// one call takes.
-type many struct {
-	q      *Queue
-	op     string
-	verb   uintptr
-	n      int
-	key    func(i int) string
-	fill   func(i int, rec *cRec)
-	result func(i int, result int32, err error)
-	mark   func(i int, mark cMark) // nil, or called for each key that was added
-}
+// fits reports whether a call that has so many words of records takes another key.
+func fits(words, keyLen int) bool { return (words+recWords(keyLen))*8 <= cMaxArray }
 
-// chunk returns how many keys from a first one on one call takes, and their words.
-func (m *many) chunk(first int) (count, words int) {
-	for i := first; i < m.n; i++ {
-		w := recWords(min(len(m.key(i)), cMaxKey))
-		if (words+w)*8 > cMaxArray {
-			break
-		}
-		words += w
-		count++
+// A key that is too long gets a record without a key: the kernel refuses this record alone.
+func short(key string) string {
+	if len(key) > cMaxKey {
+		return ""
 	}
-	return count, words
+	return key
 }
 
-func (m *many) run() error {
-	r := newRequest()
-	defer r.free()
-	for first := 0; first < m.n; {
-		count, words := m.chunk(first)
-		r.grow(words, count)
-		at := 0
-		for i := first; i < first+count; i++ {
-			key := m.key(i)
-			if len(key) > cMaxKey {
-				// The kernel refuses a record of this length alone.
-				key = ""
-			}
-			m.fill(i, putRec(r.buf[at:], key))
-			at += recWords(len(key))
-		}
-		handled, err := m.call(r, at, count)
-		for i, result := range r.results[:handled] {
-			m.report(first+i, result)
-			if m.mark != nil && result >= 0 {
-				m.mark(first+i, r.marks[i])
-			}
-		}
-		if err != nil {
-			return m.q.fail(m.op, "", err)
-		}
-		first += count
-	}
-	return nil
-}
-
-func (m *many) call(r *request, words, count int) (int, error) {
+// call makes a call for many keys: an add, a touch or a done. It returns how many the kernel has
+// handled.
+func (q *Queue) callMany(r *request, verb uintptr, words, count int, marks bool) (int, error) {
 	keys := cKeys{
 		addr: addressOf(unsafe.Pointer(&r.buf[0])), size: uint32(words * 8),
 		count: uint32(count),
 	}
 	results := addressOf(unsafe.Pointer(&r.results[0]))
 	handled := &r.add.keys.count
-	if m.verb == cIocDone {
+	if verb == cIocDone {
 		r.done = cDone{size: uint32(unsafe.Sizeof(r.done)), keys: keys, results: results}
 		r.arg, handled = unsafe.Pointer(&r.done), &r.done.keys.count
 	} else {
 		r.add = cAdd{size: uint32(unsafe.Sizeof(r.add)), keys: keys, results: results}
-		if m.mark != nil {
+		if marks {
 			r.add.marks = addressOf(unsafe.Pointer(&r.marks[0]))
 		}
 		r.arg = unsafe.Pointer(&r.add)
 	}
-	r.verb = m.verb
-	if err := m.q.do(r); err != nil {
+	r.verb = verb
+	if err := q.forMany(r, count); err != nil {
 		// A call that the kernel refuses as a whole leaves the count as it is.
 		if err == syscall.EFAULT || err == syscall.ENOMEM {
 			return int(*handled) % (count + 1), err
@@ -104,16 +60,25 @@ func (m *many) call(r *request, words, count int) (int, error) {
 	return int(*handled), nil
 }
 
-func (m *many) report(i int, result int32) {
-	if result >= 0 {
-		m.result(i, result, nil)
-		return
+// quickMany is the number of keys up to which a call for many is a quick one, see request.quick: the
+// work of the scheduler for a call costs as much as that of the kernel for a key.
+const quickMany = 64
+
+// forMany makes a call for n keys.
+func (q *Queue) forMany(r *request, n int) error {
+	if n <= quickMany {
+		return q.quick(r)
 	}
+	return q.do(r)
+}
+
+// refused makes the error of one of many keys.
+func (q *Queue) refused(op, key string, result int32) error {
 	errno := syscall.Errno(-result)
-	if len(m.key(i)) > cMaxKey {
+	if len(key) > cMaxKey {
 		errno = syscall.E2BIG
 	}
-	m.result(i, 0, m.q.fail(m.op, m.key(i), errno))
+	return q.fail(op, key, errno)
 }
 
 // A Result is what an add of several returned, see Add.
@@ -125,21 +90,43 @@ type Result struct {
 // AddMany adds keys in order, with as few calls of the kernel as possible. Each key has a result
 // of its own. If the call as a whole fails, the keys beyond the results were not added.
 func (q *Queue) AddMany(entries []Entry) ([]Result, error) {
-	results := make([]Result, 0, len(entries))
+	words := 0
 	for i := range entries {
-		if e := &entries[i]; e.Priority != int(int8(e.Priority)) {
-			return results, q.fail("add", e.Key, syscall.ERANGE)
+		e := &entries[i]
+		if e.Priority != int(int8(e.Priority)) {
+			return []Result{}, q.fail("add", e.Key, syscall.ERANGE)
+		}
+		words += recWords(len(short(e.Key)))
+	}
+	results := make([]Result, len(entries))
+	r := q.request()
+	defer q.release(r)
+	r.grow(min(words, cMaxArray/8), len(entries))
+	for first := 0; first < len(entries); {
+		count, at := 0, 0
+		for i := first; i < len(entries); i++ {
+			key := short(entries[i].Key)
+			if !fits(at, len(key)) {
+				break
+			}
+			entries[i].fill(putRec(r.buf[at:], key))
+			at += recWords(len(key))
+			count++
+		}
+		handled, err := q.callMany(r, cIocAdd, at, count, false)
+		for i, result := range r.results[:handled] {
+			if result >= 0 {
+				results[first+i].New = result > 0
+			} else {
+				results[first+i].Err = q.refused("add", entries[first+i].Key, result)
+			}
+		}
+		first += handled
+		if err != nil {
+			return results[:first], q.fail("add", "", err)
 		}
 	}
-	m := many{
-		q: q, op: "add", verb: cIocAdd, n: len(entries),
-		key:  func(i int) string { return entries[i].Key },
-		fill: func(i int, rec *cRec) { entries[i].fill(rec) },
-		result: func(_ int, result int32, err error) {
-			results = append(results, Result{result > 0, err})
-		},
-	}
-	return results, m.run()
+	return results, nil
 }
 
 // DoneMany ends the runs of items. Each has an error of its own, or nil.
@@ -153,14 +140,47 @@ func (q *Queue) TouchMany(items []Item) ([]error, error) {
 }
 
 func (q *Queue) ofItems(op string, verb uintptr, items []Item, o Outcome) ([]error, error) {
-	errs := make([]error, 0, len(items))
-	m := many{
-		q: q, op: op, verb: verb, n: len(items),
-		key:    func(i int) string { return items[i].Key },
-		fill:   func(i int, rec *cRec) { rec.token, rec.flags = items[i].token, uint16(o) },
-		result: func(_ int, _ int32, err error) { errs = append(errs, err) },
+	errs := make([]error, len(items))
+	r := q.request()
+	defer q.release(r)
+	r.grow(min(wordsOf(items), cMaxArray/8), len(items))
+	for first := 0; first < len(items); {
+		count, at := r.putItems(items[first:], o)
+		handled, err := q.callMany(r, verb, at, count, false)
+		for i, result := range r.results[:handled] {
+			if result < 0 {
+				errs[first+i] = q.refused(op, items[first+i].Key, result)
+			}
+		}
+		first += handled
+		if err != nil {
+			return errs[:first], q.fail(op, "", err)
+		}
 	}
-	return errs, m.run()
+	return errs, nil
+}
+
+func wordsOf(items []Item) int {
+	words := 0
+	for i := range items {
+		words += recWords(len(short(items[i].Key)))
+	}
+	return words
+}
+
+// putItems writes records of items, of as many as one call takes.
+func (r *request) putItems(items []Item, o Outcome) (count, words int) {
+	for i := range items {
+		key := short(items[i].Key)
+		if !fits(words, len(key)) {
+			break
+		}
+		rec := putRec(r.buf[words:], key)
+		rec.token, rec.flags = items[i].token, uint16(o)
+		words += recWords(len(key))
+		count++
+	}
+	return count, words
 }
 
 // DoneGetMany ends the runs of items as DoneMany does, and takes up to n keys as GetMany does.
@@ -168,25 +188,17 @@ func (q *Queue) ofItems(op string, verb uintptr, items []Item, o Outcome) ([]err
 func (q *Queue) DoneGetMany(ctx context.Context, items []Item, o Outcome, n int) (
 	next []Item, errs []error, err error,
 ) {
-	words := 0
-	for i := range items {
-		words += recWords(len(items[i].Key))
-	}
+	words := wordsOf(items)
 	if len(items) == 0 || n < 1 || words*8 > cMaxArray || ctx.Err() != nil {
 		if errs, err = q.DoneMany(items, o); err == nil {
 			next, err = q.GetMany(ctx, n)
 		}
 		return next, errs, err
 	}
-	r := newRequest()
-	defer r.free()
+	r := q.request()
+	defer q.release(r)
 	r.grow(words+cMaxOut/8, len(items))
-	at := 0
-	for i := range items {
-		rec := putRec(r.buf[at:], items[i].Key)
-		rec.token, rec.flags = items[i].token, uint16(o)
-		at += recWords(len(items[i].Key))
-	}
+	r.putItems(items, o)
 	r.done = cDone{
 		size: uint32(unsafe.Sizeof(r.done)), flags: cDoneGet,
 		keys: cKeys{
@@ -197,7 +209,7 @@ func (q *Queue) DoneGetMany(ctx context.Context, items []Item, o Outcome, n int)
 		next:    outTo(r.buf[words:], n),
 	}
 	r.verb, r.arg = cIocDone, unsafe.Pointer(&r.done)
-	err = q.do(r)
+	err = q.forMany(r, len(items)+n)
 	// Only if the get failed, the runs before it count as handled.
 	if err != nil && (int(r.done.keys.count) != len(items) || !ofGet(err)) {
 		return nil, nil, q.fail("done", "", err)
@@ -210,7 +222,7 @@ func (q *Queue) DoneGetMany(ctx context.Context, items []Item, o Outcome, n int)
 	}
 	switch err {
 	case nil:
-		return q.itemsOf(r.buf[words:], int(r.done.next.count)), errs, nil
+		return q.itemsOf(r, r.buf[words:], int(r.done.next.count)), errs, nil
 	case syscall.EAGAIN:
 		next, err = q.GetMany(ctx, n)
 		return next, errs, err
@@ -226,18 +238,30 @@ func outTo(words []uint64, n int) cKeys {
 	}
 }
 
-func (q *Queue) itemsOf(words []uint64, n int) []Item {
+// itemsOf returns items whose keys are parts of one string.
+func (q *Queue) itemsOf(r *request, words []uint64, n int) []Item {
 	items := make([]Item, n)
-	at := 0
+	rest := words
+	r.keys = r.keys[:0]
 	for i := range items {
-		items[i] = q.itemOf(words[at:])
-		at += recWords(len(items[i].Key))
+		rec, it := recOf(rest), &items[i]
+		r.keys = append(r.keys, keyOf(rest, int(rec.len))...)
+		it.Failures, it.GivenBack = int(rec.failures), int(rec.givenBack)
+		it.Priority, it.token, it.q = int(rec.priority), rec.token, q
+		rest = rest[recWords(int(rec.len)):]
+	}
+	all := string(r.keys)
+	for i := range items {
+		n := int(recOf(words).len)
+		items[i].Key, all = all[:n], all[n:]
+		words = words[recWords(n):]
 	}
 	return items
 }
 
 // GetMany waits for a key, and takes up to n keys that are ready, as many as fit in 8 KiB. All of
-// them count as processing: no other consumer gets them until their runs have ended.
+// them count as processing: no other consumer gets them until their runs have ended. The keys are
+// parts of one string, so one that is kept keeps the memory of all; see [strings.Clone].
 func (q *Queue) GetMany(ctx context.Context, n int) ([]Item, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -245,17 +269,17 @@ func (q *Queue) GetMany(ctx context.Context, n int) ([]Item, error) {
 	if n < 1 {
 		return nil, q.fail("get", "", syscall.EINVAL)
 	}
-	r := newRequest()
-	defer r.free()
+	r := q.request()
+	defer q.release(r)
 	r.grow(cMaxOut/8, 0)
 	r.get = cGet{size: uint32(unsafe.Sizeof(r.get)), keys: outTo(r.buf, n)}
 	r.verb, r.arg = cIocGet, unsafe.Pointer(&r.get)
-	err := q.do(r)
+	err := q.forMany(r, n)
 	if err == syscall.EAGAIN {
 		err = q.wait(ctx, r)
 	}
 	if err != nil {
 		return nil, q.fail("get", "", err)
 	}
-	return q.itemsOf(r.buf, int(r.get.keys.count)), nil
+	return q.itemsOf(r, r.buf, int(r.get.keys.count)), nil
 }

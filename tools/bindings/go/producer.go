@@ -160,22 +160,37 @@ func (p *Producer) Flush() error {
 	var errs []error
 
 	generation, handled := p.generation(), 0
-	m := many{
-		q: p.q, op: "add", verb: cIocAdd, n: len(p.gathered),
-		key:  func(i int) string { return p.gathered[i] },
-		fill: func(int, *cRec) {},
-		result: func(_ int, _ int32, err error) {
-			handled++
-			if err != nil {
-				errs = append(errs, err)
+	size := 0
+	for _, key := range p.gathered {
+		size += recWords(len(key))
+	}
+	r := newRequest()
+	defer r.free()
+	r.grow(min(size, cMaxArray/8), len(p.gathered))
+	for handled < len(p.gathered) {
+		count, words := 0, 0
+		for _, key := range p.gathered[handled:] {
+			if !fits(words, len(key)) {
+				break
 			}
-		},
-	}
-	if p.page != nil {
-		m.mark = func(i int, mark cMark) { p.note(p.gathered[i], generation, mark) }
-	}
-	if err := m.run(); err != nil {
-		errs = append(errs, err)
+			putRec(r.buf[words:], key)
+			words += recWords(len(key))
+			count++
+		}
+		n, err := p.q.callMany(r, cIocAdd, words, count, p.page != nil)
+		for i, result := range r.results[:n] {
+			key := p.gathered[handled+i]
+			if result < 0 {
+				errs = append(errs, p.q.refused("add", key, result))
+			} else if p.page != nil {
+				p.note(key, generation, r.marks[i])
+			}
+		}
+		handled += n
+		if err != nil {
+			errs = append(errs, p.q.fail("add", "", err))
+			break
+		}
 	}
 	left := copy(p.gathered, p.gathered[handled:])
 	p.gathered = p.gathered[:left]

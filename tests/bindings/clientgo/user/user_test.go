@@ -278,3 +278,22 @@ func BenchmarkRunOf100Keys(b *testing.B) {
 		}
 	})
 }
+
+// An operation is a key, which is added, taken and done together with the others of its array.
+func BenchmarkArrays(b *testing.B) {
+	for _, n := range []int{4, 16, 64} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			q := privateQueue(b)
+			entries := make([]wq.Entry, n)
+			for i := range entries {
+				entries[i].Key = keys[i]
+			}
+			b.ResetTimer()
+			for i := 0; i < b.N; i += n {
+				q.AddMany(entries)
+				items, _ := q.GetMany(context.Background(), n)
+				q.DoneMany(items, wq.Done)
+			}
+		})
+	}
+}

@@ -580,7 +580,7 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
  * @fmt: format of the text, from which WQ_MAX_REASON bytes are kept
  *
  * For the functions of a controller.  If the run gives its key or entry up, this text is parked
- * with it beside the error, for people: wqctl shows it, and the tracepoint wq_park has it.
+ * with it beside the error, for people: wqctl shows it, and the tracepoint wq_parked has it.
  * Otherwise the text has no effect.  A later call replaces the text of an earlier one.  If there is
  * no memory when the key is parked, it is parked without the text.
  *

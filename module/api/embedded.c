@@ -279,7 +279,7 @@ static int wait_end(struct wq *q, struct wq_embedded_wait *w, s64 deadline, stru
 {
 	int ret = wq_fence_sleep(q, &w->fence, how, deadline);
 
-	wq_flush_end(q, &w->fence);
+	wq_wait_end(q, &w->fence);
 	wait_for_completion(&w->unused);
 	wq_unpin(q);
 	return ret;

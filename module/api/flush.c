@@ -47,7 +47,7 @@ static int flush_wait_kernel(struct wq *q, struct wq_fence *f, s64 deadline)
 {
 	int ret = wq_fence_sleep(q, f, WQ_KILLABLE, deadline);
 
-	wq_flush_end(q, f);
+	wq_wait_end(q, f);
 	return ret;
 }
 
@@ -269,7 +269,7 @@ static int flush_sleep(struct flush_walk *f, s64 deadline)
 		w = &f->waits[i];
 		if (ret >= 0)
 			ret = wq_fence_sleep(f->q, &w->fence, WQ_KILLABLE, deadline);
-		wq_flush_end(f->q, &w->fence);
+		wq_wait_end(f->q, &w->fence);
 		wait_for_completion(&w->unused);
 	}
 	f->n = 0;

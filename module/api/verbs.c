@@ -171,8 +171,8 @@ EXPORT_SYMBOL_GPL(wq_add_many);
  *	a retry only if it has a delay.
  *
  * The other adds have priority 0.  If a key is added several times before its run starts, the
- * highest priority counts.  If an add raises a key that is ready, the key goes to the end of its
- * new priority.  An add during a run counts for the next run.  The priority of a delayed add counts
+ * highest priority counts.  If an add raises a key that is ready, the key goes behind the
+ * ready keys of its new priority.  An add during a run counts for the next run.  The priority of a delayed add counts
  * when the delay ends.
  *
  * A key that is added again by the outcome of its run, or whose run is lost, keeps the priority of
@@ -516,7 +516,7 @@ EXPORT_SYMBOL_GPL(wq_num_ready);
  * The failure is counted, and the key is parked: it is not handed out until an add or wq_kick()
  * makes it ready and resets its failures, or wq_cancel() drops it.  Parked keys count in
  * max_keys.  If a quarter of max_keys is parked, the key that is parked longest is dropped, and
- * wq_stat.park_dropped counts it.  The text needs memory, which is allocated with GFP_ATOMIC.
+ * wq_stat.parked_dropped counts it.  The text needs memory, which is allocated with GFP_ATOMIC.
  * Without memory the key is parked without the text.
  *
  * If the key was added during the run, or all parked keys were kicked, see wq_kick_many(), it is

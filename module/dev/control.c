@@ -134,7 +134,7 @@ static int report_attrs(struct wq_call *call, struct wq_attrs *args)
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	u32 room = args->num_limiters;
 
-	wq_config_get(call->c->q, args, specs);
+	wq_report_attrs(call->c->q, args, specs);
 	wq_call_report_owner(call, &args->uid, &args->gid, &args->mode);
 	if (copy_to_user(u64_to_user_ptr(args->limiters), specs,
 			 min(room, args->num_limiters) * sizeof(specs[0])))
@@ -157,7 +157,7 @@ int wq_verb_attrs(struct wq_call *call, void *arg)
 	limiter = limiter_of_change(q, args);
 	if (IS_ERR(limiter))
 		return PTR_ERR(limiter);
-	return wq_config_set(q, args, limiter);
+	return wq_change_attrs(q, args, limiter);
 }
 
 int wq_verb_pause(struct wq_call *call, void *arg)

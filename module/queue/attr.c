@@ -260,12 +260,12 @@ void wq_attr_show(struct seq_file *m, const struct wq_attrs *attrs)
 }
 
 /**
- * wq_config_get() - report the attributes of a queue, all from one moment
+ * wq_report_attrs() - report the attributes of a queue, all from one moment
  * @q: the queue
  * @args: receives them; size, flags and limiters stay as they are
  * @specs: receives @args->num_limiters elements
  */
-void wq_config_get(struct wq *q, struct wq_attrs *args,
+void wq_report_attrs(struct wq *q, struct wq_attrs *args,
 		   struct wq_limiter_spec specs[WQ_MAX_LIMITERS])
 {
 	struct wq_cs cs;
@@ -277,7 +277,7 @@ void wq_config_get(struct wq *q, struct wq_attrs *args,
 	args->num_limiters = q->limiter ? wq_limiter_to_specs(q->limiter, specs) : 0;
 	wq_unlock(&cs);
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_config_get);
+EXPORT_SYMBOL_IF_KUNIT(wq_report_attrs);
 
 /* Change all attributes, or none.  *@limiter becomes the former one. */
 static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_limiter **limiter,
@@ -316,7 +316,7 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
 }
 
 /**
- * wq_config_set() - change attributes of a queue for its owner
+ * wq_change_attrs() - change attributes of a queue for its owner
  * @q: the queue
  * @args: arguments of WQ_IOC_ATTRS
  * @limiter: the new limiter if @args->set has WQ_ATTR_LIMITER, else NULL; taken over even on
@@ -324,7 +324,7 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
  *
  * Return: 0, or an error of WQ_IOC_ATTRS.
  */
-int wq_config_set(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
+int wq_change_attrs(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
 {
 	int ret = wq_attr_check_change(q, args);
 
@@ -337,4 +337,4 @@ int wq_config_set(struct wq *q, const struct wq_attrs *args, struct wq_limiter *
 	wq_limiter_drop(limiter);
 	return ret;
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_config_set);
+EXPORT_SYMBOL_IF_KUNIT(wq_change_attrs);

@@ -19,9 +19,9 @@ void wq_attr_init(struct wq *q, const struct wq_params *params);
 void wq_attr_change(struct wq *q, const struct wq_attrs *attrs);
 void wq_attr_report(const struct wq *q, struct wq_attrs *attrs);
 void wq_attr_show(struct seq_file *m, const struct wq_attrs *attrs);
-void wq_config_get(struct wq *q, struct wq_attrs *args,
+void wq_report_attrs(struct wq *q, struct wq_attrs *args,
 		   struct wq_limiter_spec specs[WQ_MAX_LIMITERS]);
 /* Takes over @limiter, even on error. */
-int wq_config_set(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter);
+int wq_change_attrs(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter);
 
 #endif /* _WQ_ATTR_H */

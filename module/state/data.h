@@ -172,7 +172,7 @@ struct wq {
 	u64 kick_run;			/* L: number of the last get before the last kick of all */
 	u32 idle_turn;			/* L: entries that became idle while idle was full */
 	u64 parked_total;		/* L: statistics, see struct wq_stat */
-	u64 park_dropped;		/* L */
+	u64 parked_dropped;		/* L */
 	u64 kicked;			/* L */
 
 	/* Written by waiters, read by wakers */

@@ -101,8 +101,8 @@ static void drop_parked(struct wq_cs *cs)
 	/* Two make progress after max_keys was reduced. */
 	for (i = 0; i < 2 && q->nr_parked >= wq_max_parked(q); i++) {
 		e = list_first_entry(&q->parked, struct wq_entry, link);
-		trace_wq_park_drop(q, e);
-		q->park_dropped++;
+		trace_wq_parked_drop(q, e);
+		q->parked_dropped++;
 		wq_unpark(cs, e);
 		wq_retire_if_unused(cs, e);
 	}
@@ -132,7 +132,7 @@ void wq_park(struct wq_cs *cs, struct wq_entry *e, u32 error, struct wq_reason *
 		q->nr_parked++;
 	}
 	q->parked_total++;
-	trace_wq_park(q, e, error, reason);
+	trace_wq_parked(q, e, error, reason);
 }
 
 /*

@@ -115,7 +115,7 @@ VALUE(dropped, COUNTER, q->dropped, "dropped", "wq_dropped_total",
 	"Delayed keys and retries that a shut down dropped, and retries of disabled keys.")
 VALUE(parked_total, COUNTER, q->parked_total, "parked_total", "wq_parked_total",
 	"Keys that were given up after too many failures, or at once.")
-VALUE(park_dropped, COUNTER, q->park_dropped, "park_dropped", "wq_park_dropped_total",
+VALUE(parked_dropped, COUNTER, q->parked_dropped, "parked_dropped", "wq_parked_dropped_total",
 	"Parked keys that were dropped, because a quarter of max_keys was parked.")
 VALUE(kicked, COUNTER, q->kicked, "kicked", "wq_kicked_total",
 	"Keys that a kick made ready, or kept from being parked.")

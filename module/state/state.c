@@ -213,7 +213,7 @@ void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
 	if (cs->wakes.fences == ended)
 		return;
 	cs->wakes.others |= WQ_WAKE_FENCES;
-	trace_wq_flush_end(cs->q, e, result);
+	trace_wq_wait_end(cs->q, e, result);
 }
 
 /* The run of an entry, which is embedded or has waits, ends by a done with these flags. */

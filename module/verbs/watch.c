@@ -96,7 +96,7 @@ bool wq_defer_key(struct wq *q, const struct wq_op *op)
 
 /*
  * Begin to wait, see wq_watch_key().  If it succeeds, w->fence has a reference of the caller, and
- * counts as a wait until wq_flush_end() or the end of its run.
+ * counts as a wait until wq_wait_end() or the end of its run.
  */
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
 {
@@ -115,7 +115,7 @@ int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp)
 EXPORT_SYMBOL_IF_KUNIT(wq_flush_begin);
 
 /* Give up the caller's wait, if its run has not ended, and its reference. */
-void wq_flush_end(struct wq *q, struct wq_fence *f)
+void wq_wait_end(struct wq *q, struct wq_fence *f)
 {
 	struct wq_cs cs;
 
@@ -127,4 +127,4 @@ void wq_flush_end(struct wq *q, struct wq_fence *f)
 	}
 	wq_fence_put(f);
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_flush_end);
+EXPORT_SYMBOL_IF_KUNIT(wq_wait_end);

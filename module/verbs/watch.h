@@ -33,6 +33,6 @@ struct wq_watch {
 int wq_watch_key(struct wq *q, struct wq_watch *w, gfp_t gfp);
 bool wq_defer_key(struct wq *q, const struct wq_op *op);
 int wq_flush_begin(struct wq *q, struct wq_watch *w, gfp_t gfp);
-void wq_flush_end(struct wq *q, struct wq_fence *f);
+void wq_wait_end(struct wq *q, struct wq_fence *f);
 
 #endif /* _WQ_WATCH_H */

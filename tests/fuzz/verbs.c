@@ -1005,11 +1005,11 @@ __s32 do_stat(struct task *t, const struct call *c)
 		      (unsigned long long)st.adds, (unsigned long long)st.given_back,
 		      (unsigned long long)st.given_back_failed, (unsigned long long)st.gets,
 		      (unsigned long long)st.canceled, (unsigned long long)st.merged, st.depth);
-	if (st.parked > st.keys || st.park_dropped + st.parked > st.parked_total ||
+	if (st.parked > st.keys || st.parked_dropped + st.parked > st.parked_total ||
 	    (st.parked > st.max_parked && !may_lower()))
 		fault(t, "parked %u of %u, in all %llu, dropped %llu", st.parked, st.max_parked,
 		      (unsigned long long)st.parked_total,
-		      (unsigned long long)st.park_dropped);
+		      (unsigned long long)st.parked_dropped);
 	for (i = 0; i < WQ_PRIORITIES; i++)
 		at_levels += ready_by_priority[i] == WQ_PRIORITY_UNUSED ? 0 : ready_by_priority[i];
 	if (st.blocked > st.ready || st.ready_groups > st.ready || at_levels > st.ready)

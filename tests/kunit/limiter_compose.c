@@ -765,15 +765,15 @@ static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
 	KUNIT_ASSERT_FALSE(test, IS_ERR(q));
 	specs = kunit_kcalloc(test, WQ_MAX_LIMITERS, sizeof(*specs), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, specs);
-	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, NULL), -EPERM);
+	KUNIT_EXPECT_EQ(test, wq_change_attrs(q, &set, NULL), -EPERM);
 	/* the new limiter is freed */
 	set = (struct wq_attrs){ .set = WQ_ATTR_LIMITER };
-	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, &probe(test, 0)->l), -EPERM);
+	KUNIT_EXPECT_EQ(test, wq_change_attrs(q, &set, &probe(test, 0)->l), -EPERM);
 	KUNIT_EXPECT_EQ(test, freed(test, 0), 1U);
 	set = (struct wq_attrs){ .set = WQ_ATTR_LEASE };
-	KUNIT_EXPECT_EQ(test, wq_config_set(q, &set, NULL), -EPERM);
+	KUNIT_EXPECT_EQ(test, wq_change_attrs(q, &set, NULL), -EPERM);
 	/* processes can read its attributes, and set none */
-	wq_config_get(q, &config, specs);
+	wq_report_attrs(q, &config, specs);
 	KUNIT_EXPECT_EQ(test, config.set, 0U);
 	KUNIT_EXPECT_EQ(test, config.max_keys, 5U);
 	KUNIT_EXPECT_EQ(test, config.lease, (s64)SEC);
@@ -784,7 +784,7 @@ static void set_of_a_kernel_modules_queue_is_eperm(struct kunit *test)
 	/* A process may still have the queue when the module, whose limiter it was, is gone. */
 	refcount_inc(&q->ref);
 	wq_destroy(q);
-	wq_config_get(q, &config, specs);
+	wq_report_attrs(q, &config, specs);
 	KUNIT_EXPECT_EQ(test, config.num_limiters, 0U);
 	wq_put(q);
 }

@@ -527,7 +527,7 @@ static void embedded_entries_stay_parked_whatever_max_keys_is(struct kunit *test
 	park(test, "b");
 	park(test, "c");
 	KUNIT_EXPECT_EQ(test, stats(test)->parked, N + 2U);
-	KUNIT_EXPECT_EQ(test, stats(test)->park_dropped, 1ULL);
+	KUNIT_EXPECT_EQ(test, stats(test)->parked_dropped, 1ULL);
 	/* First the keys. */
 	KUNIT_EXPECT_EQ(test, wq_kick_many(queue(test), N), N);
 	run(test, "b");
@@ -671,9 +671,9 @@ const struct row wq_park_rows[] = {
 
 	/* --- the bound --- */
 	ROW(oldest_parked_key_makes_room_for_the_next,
-	    PARK("a"), PARK("b"), STAT(park_dropped, 0), PARK("c"), STATE("a", 0),
+	    PARK("a"), PARK("b"), STAT(parked_dropped, 0), PARK("c"), STATE("a", 0),
 	    STATE("b", PARKED | FAILED), STATE("c", PARKED | FAILED), STAT(parked, 2),
-	    STAT(park_dropped, 1), STAT(parked_total, 3), STAT(keys, 2), STAT(failed, 2)),
+	    STAT(parked_dropped, 1), STAT(parked_total, 3), STAT(keys, 2), STAT(failed, 2)),
 	ROW(one_key_can_be_parked_in_the_smallest_queue,
 	    NEW_QUEUE(.max_keys = 1), PARK("a"), STATE("a", PARKED | FAILED),
 	    /* It counts as a key. */

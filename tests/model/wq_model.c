@@ -344,7 +344,7 @@ static void park(struct wm *m, u32 k, u32 error)
 	if (!wm_is_object(m, k) && count_parked(m, false, &first) == max_parked(m)) {
 		unpark(first);
 		settle(m, first);
-		m->st.park_dropped++;
+		m->st.parked_dropped++;
 	}
 	key->parked = true;
 	key->park_order = ++m->order;

@@ -1265,7 +1265,7 @@ static void add_up(struct wq_stat *sum, const struct wq_stat *st)
 	sum->expired += st->expired;
 	sum->given_back += st->given_back;
 	sum->parked_total += st->parked_total;
-	sum->park_dropped += st->park_dropped;
+	sum->parked_dropped += st->parked_dropped;
 	sum->kicked += st->kicked;
 	for (i = 0; i < WQ_HIST_COUNTS; i++) {
 		sum->waits.counts[i] += st->waits.counts[i];
@@ -1376,7 +1376,7 @@ static void random_steps_agree_with_the_model(struct kunit *test)
 
 	KUNIT_EXPECT_GT(test, sum->parked_total, RANDOM_STEPS / 400ULL);
 	/* keys alone, as objects stay parked */
-	KUNIT_EXPECT_GT(test, sum->park_dropped, RANDOM_STEPS / 20000ULL);
+	KUNIT_EXPECT_GT(test, sum->parked_dropped, RANDOM_STEPS / 20000ULL);
 	KUNIT_EXPECT_GT(test, sum->kicked, RANDOM_STEPS / 2000ULL);
 }
 

@@ -444,7 +444,7 @@ TEST_F(parking, oldest_parked_key_makes_room_for_the_next_and_wakes_a_poller_for
 	EXPECT_EQ(WQ_RESULT_PARKED, q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, &reason));
 	EXPECT_EQ(EPOLLOUT, epoll_events(ep, 20000));
 	EXPECT_EQ(-ENOENT, q_query(self->q, "a"));
-	EXPECT_TRUE(counts(self->q, "park_dropped 1, parked 3"));
+	EXPECT_TRUE(counts(self->q, "parked_dropped 1, parked 3"));
 	close(ep);
 }
 

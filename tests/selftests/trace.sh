@@ -279,7 +279,7 @@ test_trace_disable_enable_and_the_end_of_a_flush() {
 	read_events
 	saw wq_add 'key=a coalesced=1'
 	saw wq_disable 'key=a state=0x5'
-	saw wq_flush_end 'key=a result=3'
+	saw wq_wait_end 'key=a result=3'
 	saw wq_enable 'key=a failures=0'
 	saw_all
 }
@@ -319,12 +319,12 @@ test_trace_park_and_kick() {
 	saw wq_add 'key=b coalesced=0'
 	saw wq_get 'key=a ns=[0-9]+'
 	saw wq_done 'key=a ns=[0-9]+'
-	saw wq_park 'key=a failures=1 error=0 reason=no disk'
+	saw wq_parked 'key=a failures=1 error=0 reason=no disk'
 	saw wq_get 'key=b ns=[0-9]+'
 	saw wq_done 'key=b ns=[0-9]+'
-	saw wq_park_drop 'key=a failures=1'
+	saw wq_parked_drop 'key=a failures=1'
 	saw wq_forget 'key=a failures=1'
-	saw wq_park 'key=b failures=1 error=0 reason='
+	saw wq_parked 'key=b failures=1 error=0 reason='
 	saw wq_kick 'key=b failures=1'
 	saw wq_forget 'key=b failures=1'
 	saw wq_add 'key=b coalesced=0'
@@ -337,7 +337,7 @@ test_trace_unnamed_queue() {
 	# wqctl can't add to and get from an unnamed queue in one process
 	perl -e '
 		open(my $f, "+<", "/dev/wq") or die;
-		sub verb { ioctl($f, 0xe700 + $_[0], $_[1]) or die "verb $_[0]: $!" }
+		sub verb { ioctl($f, 0xe800 + $_[0], $_[1]) or die "verb $_[0]: $!" }
 		my $open = pack("LL a64 LL QLL", 96, 0, "", 0, 0, 0, 0, 0);
 		verb(1, $open);
 		my $rec = pack("SSLQq a8", 1, 0, 0, 0, 0, "k");

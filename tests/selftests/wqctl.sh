@@ -3048,7 +3048,7 @@ test_run_of_a_killed_worker_does_not_wait_for_a_daemon_of_its_command() {
 test_run_that_a_signal_stops_exits_0_unless_fail_on_park_is_given() {
 	local option want=0 ended
 	queue
-	for option in -q --fail-on-park; do
+	for option in -q --fail-on-give-up; do
 		wq add $q k
 		"$WQCTL" run $option --max-retries 0 $q -- sh -c "[ {} = last ] || exit 3; : >$dir/ran" \
 			2>"$err" &

@@ -561,7 +561,7 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
 	    st->blocked <= st->ready && st->ready_groups <= st->ready &&
 	    st->parked <= st->max_parked + objects &&
-	    st->park_dropped + st->parked <= st->parked_total &&
+	    st->parked_dropped + st->parked <= st->parked_total &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&
 	    (!st->name[0] || (hist_total(&st->waits) == st->gets &&
 			      hist_total(&st->works) == st->dones)))

@@ -8,7 +8,7 @@ package main
 //	PREFIX/live/member/NAME  a member, under its lease
 //	PREFIX/live/owner/SHARD  the owner of a shard, under the lease of the member
 //	PREFIX/need/SHARD/KEY    the key needs a run. The revision is the generation
-//	PREFIX/park/SHARD/KEY    the revision of a need that was given up, and the reason
+//	PREFIX/parked/SHARD/KEY  the revision of a need that was given up, and the reason
 //
 // SHARD has four hexadecimal digits: the CRC-32 of the key, as in zlib, modulo the number of
 // shards. So a producer in any language can put a need. The need is below its shard, because then
@@ -48,7 +48,7 @@ func (l *layout) needs() string { return l.prefix + "need/" }
 func (l *layout) needsOf(shard int) string {
 	return fmt.Sprintf("%s%04x/", l.needs(), shard)
 }
-func (l *layout) parks() string { return l.prefix + "park/" }
+func (l *layout) parks() string { return l.prefix + "parked/" }
 func (l *layout) parksOf(shard int) string {
 	return fmt.Sprintf("%s%04x/", l.parks(), shard)
 }

@@ -230,7 +230,7 @@ int wq_add(int q, const void *key, size_t len);
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags);
 
 /**
- * wq_add_priority() - mark a key dirty at a priority, in a queue with WQ_ORDER_PRIORITY
+ * wq_add_priority() - add a key with a priority, in a queue with order WQ_ORDER_PRIORITY
  * @priority: the priority, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY; gets take higher priorities first.
  *	Adds by other calls have priority 0
  * @delay: ns; 0 or less: now
@@ -638,11 +638,11 @@ struct wq_items {
 };
 
 /**
- * struct wq_view - a key in a struct wq_items; valid until the items changes
+ * struct wq_view - a key in a struct wq_items; valid until that changes
  * @key: the key
  * @len: length of the key in bytes
  * @token: identifies the get that returned the key
- * @result: result of the last add, done or touch of the items for this key: the
+ * @result: result of the last add, done or touch for this key: the
  *	return value of the call for one key, or a negative errno
  * @info: after wq_list(): the state of the key; after a get: only @info.failures,
  *	@info.given_back and @info.priority
@@ -661,7 +661,7 @@ struct wq_view {
 #define WQ_ITEMS_INIT	{ 0 }
 #endif
 
-/** wq_items_put() - append a key; E2BIG if the items would exceed WQ_MAX_ARRAY bytes */
+/** wq_items_put() - append a key; E2BIG if all keys would take more than WQ_MAX_ARRAY bytes */
 int wq_items_put(struct wq_items *b, const void *key, size_t len, uint64_t token);
 
 /**
@@ -682,7 +682,7 @@ int wq_items_put_done(struct wq_items *b, const void *key, size_t len, uint64_t 
 /** wq_items_reset() - remove all keys; the memory can be used again */
 void wq_items_reset(struct wq_items *b);
 
-/** wq_items_free() - remove all keys, and free the memory; the items can be used again */
+/** wq_items_free() - remove all keys, and free the memory; it can be used again */
 void wq_items_free(struct wq_items *b);
 
 bool wq_items_next_sized(struct wq_items *b, struct wq_view *v, size_t size);
@@ -759,7 +759,7 @@ int wq_list(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
  * wq_list_since() - as wq_list(), with times in place of ages
  *
  * @info.age of each key is the time of CLOCK_MONOTONIC, in ns, at which its age was 0.  Ready keys
- * of a priority that are sorted by it are in the order in which they became dirty.  Up to 32 keys
+ * of one priority, sorted by it, are in the order in which they became dirty.  Up to 32 keys
  * that one call added have the same time.
  */
 int wq_list_since(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);

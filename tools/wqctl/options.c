@@ -50,7 +50,7 @@ static const struct known_option {
 	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
 	{ OPT_EVENTS, "events", TEXT, TO(events) },
 	{ OPT_EXCLUDE, "exclude", RULE, .to = 0 },
-	{ OPT_FAIL_ON_PARK, "fail-on-park", FLAG, BITS(fail_on_park, 1) },
+	{ OPT_FAIL_ON_GIVE_UP, "fail-on-give-up", FLAG, BITS(fail_on_give_up, 1) },
 	{ OPT_FAILED_TO, "failed-to", TEXT, TO(failed_to) },
 	{ OPT_FD, "fd", NUMBER, TO(fd), .max = INT32_MAX },
 	{ OPT_FOLLOW, "follow", FLAG, BITS(follow, 1) },

@@ -450,5 +450,5 @@ int cmd_run(const struct args *a)
 	if (!end.ok || end.killed)
 		return FAILED;
 	/* A stop of a unit is no failure because of a key that was parked once. */
-	return (t.given_up || t.dropped) && (!end.stopped || a->fail_on_park) ? FAILED : DONE;
+	return (t.given_up || t.dropped) && (!end.stopped || a->fail_on_give_up) ? FAILED : DONE;
 }

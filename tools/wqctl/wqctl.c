@@ -478,7 +478,7 @@ static const struct command commands[] = {
 			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,
 			  "add keys that are given up to this queue, and do not park them", 0 },
-			{ "fail-on-park", OPT_FAIL_ON_PARK, NULL, 0,
+			{ "fail-on-give-up", OPT_FAIL_ON_GIVE_UP, NULL, 0,
 			  "exit with 1 if a key was given up or dropped, also after a signal", 0 },
 			{ "tty", OPT_TTY, NULL, 0,
 			  "COMMAND may use the terminal, and has the standard input of run; with -j 1", 0 },

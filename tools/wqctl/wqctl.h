@@ -129,7 +129,7 @@ struct args {
 	unsigned int print;
 	unsigned int force;
 	unsigned int tty;
-	unsigned int fail_on_park;
+	unsigned int fail_on_give_up;
 };
 
 /**

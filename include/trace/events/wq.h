@@ -143,7 +143,7 @@ DEFINE_EVENT(wq_key_failures, wq_forget,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /* A key was parked; error: an errno or 0, failures includes the last one. */
-TRACE_EVENT(wq_park,
+TRACE_EVENT(wq_parked,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, u32 error,
 		 const struct wq_reason *reason),
 	TP_ARGS(q, e, error, reason),
@@ -167,7 +167,7 @@ TRACE_EVENT(wq_park,
 );
 
 /* A parked key was dropped, because as many keys were parked as may be. */
-DEFINE_EVENT(wq_key_failures, wq_park_drop,
+DEFINE_EVENT(wq_key_failures, wq_parked_drop,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /* A kick makes a parked key ready, and resets its failures. */
@@ -206,7 +206,7 @@ DEFINE_EVENT(wq_key_failures, wq_enable,
 	TP_PROTO(const struct wq *q, struct wq_entry *e), TP_ARGS(q, e));
 
 /* Waits for a key have ended; result: WQ_END_*. */
-TRACE_EVENT(wq_flush_end,
+TRACE_EVENT(wq_wait_end,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, int result),
 	TP_ARGS(q, e, result),
 	TP_STRUCT__entry(

@@ -385,7 +385,7 @@ struct wq_limiter_spec {
 #define WQ_MAX_PRIORITY		127	/* the highest priority */
 #define WQ_PRIORITIES		256	/* number of priorities */
 #define WQ_DEFAULT_AGEING	16	/* wq_attrs.order_arg 0 of WQ_ORDER_PRIORITY */
-#define WQ_NO_AGEING		1	/* wq_attrs.order_arg: only the highest priority */
+#define WQ_NO_AGEING		1	/* wq_attrs.order_arg: gets take the highest priority only */
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
@@ -443,8 +443,8 @@ struct wq_limiter_spec {
  *	at most this long after it began, or at its first end if that is later.  So a key that is
  *	added again and again is still run.  0: no bound
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
- * @order_arg: PRIORITY: one get in each @order_arg is for the priorities in turn, up to
- *	WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the
+ * @order_arg: PRIORITY: one get in each @order_arg is for the next lower priority that has
+ *	keys, up to WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the
  *	group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of
  *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
@@ -470,15 +470,15 @@ struct wq_limiter_spec {
  *
  * Priorities of WQ_ORDER_PRIORITY: gets take keys of the highest priority first, and keys of one
  * priority in the order in which they became ready.  If a key is added several times before its run
- * starts, the highest priority counts.  If an add raises a ready key, the key goes to the end of
+ * starts, the highest priority counts.  If an add raises a ready key, the key goes behind the ready keys of
  * its new priority.  An add during a run counts for the next run.  The priority of a delayed add
  * counts from the end of the delay on.  A key that RETRY or AFTER adds again, or whose run is given
  * back, keeps the priority of that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least
  * at the priority of the run.
  *
- * Ageing: one get in each @order_arg is for the priorities in turn.  It takes the first key of the
- * next priority downwards that has keys.  After the lowest priority the highest one follows.  It
- * passes over the priority of the get before.  So if L priorities have keys, the first key of each
+ * Ageing: one get in each @order_arg takes the first key of the next lower priority that has keys,
+ * and after the lowest priority one of the highest.  It skips the priority that the get before took
+ * from.  So if L priorities have keys, the first key of each
  * is handed out within (L + 1) * @order_arg gets, however many keys are added.  Gets of keys that
  * were given back do not count.
  *
@@ -1011,7 +1011,7 @@ struct wq_hist {
  *	queue of a kernel module, also embedded entries, to which @max_parked does not apply
  * @max_parked: the limit of @parked: a quarter of @max_keys, 1 at least
  * @parked_total: how often a key was parked
- * @park_dropped: parked keys that were dropped because @parked was at its limit
+ * @parked_dropped: parked keys that were dropped because @parked was at its limit
  * @kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
  * @disabled: number of disabled keys
  * @waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
@@ -1078,7 +1078,7 @@ struct wq_stat {
 	__u32 parked;
 	__u32 max_parked;
 	__aligned_u64 parked_total;
-	__aligned_u64 park_dropped;
+	__aligned_u64 parked_dropped;
 	__aligned_u64 kicked;
 	__u32 disabled;
 	__u32 waiters;
@@ -1292,7 +1292,7 @@ struct wq_map_page {
  *  EPERM       the mapping is writable or executable
  */
 
-#define WQ_IOC_MAGIC	0xE7
+#define WQ_IOC_MAGIC	0xE8
 #define WQ_IOC_INFO	_IO(WQ_IOC_MAGIC, 0x00)
 #define WQ_IOC_OPEN	_IO(WQ_IOC_MAGIC, 0x01)
 #define WQ_IOC_UNLINK	_IO(WQ_IOC_MAGIC, 0x02)

@@ -51,23 +51,23 @@ const (
 	cHeldByKernel       = 4294967295
 	cHistCounts         = 11
 	cInfoOwner          = 1
-	cIocAdd             = 59139
-	cIocAttrs           = 59147
-	cIocDone            = 59141
-	cIocGet             = 59140
-	cIocInfo            = 59136
-	cIocKey             = 59143
-	cIocList            = 59145
-	cIocMagic           = 231
-	cIocMap             = 59150
-	cIocOpen            = 59137
-	cIocPause           = 59148
-	cIocShutdown        = 59149
-	cIocSource          = 59151
-	cIocStat            = 59146
-	cIocTouch           = 59142
-	cIocUnlink          = 59138
-	cIocWait            = 59144
+	cIocAdd             = 59395
+	cIocAttrs           = 59403
+	cIocDone            = 59397
+	cIocGet             = 59396
+	cIocInfo            = 59392
+	cIocKey             = 59399
+	cIocList            = 59401
+	cIocMagic           = 232
+	cIocMap             = 59406
+	cIocOpen            = 59393
+	cIocPause           = 59404
+	cIocShutdown        = 59405
+	cIocSource          = 59407
+	cIocStat            = 59402
+	cIocTouch           = 59398
+	cIocUnlink          = 59394
+	cIocWait            = 59400
 	cKeyDelayed         = 8
 	cKeyDirty           = 4
 	cKeyDisabled        = 128
@@ -581,7 +581,7 @@ type cStat struct {
 	parked          uint32
 	maxParked       uint32
 	parkedTotal     uint64
-	parkDropped     uint64
+	parkedDropped   uint64
 	kicked          uint64
 	disabled        uint32
 	waiters         uint32
@@ -680,8 +680,8 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.maxParked)-4]
 	_ = same[unsafe.Offsetof(cStat{}.parkedTotal)-496]
 	_ = same[unsafe.Sizeof(cStat{}.parkedTotal)-8]
-	_ = same[unsafe.Offsetof(cStat{}.parkDropped)-504]
-	_ = same[unsafe.Sizeof(cStat{}.parkDropped)-8]
+	_ = same[unsafe.Offsetof(cStat{}.parkedDropped)-504]
+	_ = same[unsafe.Sizeof(cStat{}.parkedDropped)-8]
 	_ = same[unsafe.Offsetof(cStat{}.kicked)-512]
 	_ = same[unsafe.Sizeof(cStat{}.kicked)-8]
 	_ = same[unsafe.Offsetof(cStat{}.disabled)-520]

@@ -58,7 +58,7 @@ type Stat struct {
 	Failures        uint64
 	Dropped         uint64
 	ParkedTotal     uint64
-	ParkDropped     uint64
+	ParkedDropped   uint64
 	Kicked          uint64
 	Unfinished      time.Duration
 	Longest         time.Duration
@@ -117,7 +117,7 @@ func (s *cStat) public() Stat {
 		Failures:        s.failures,
 		Dropped:         s.dropped,
 		ParkedTotal:     s.parkedTotal,
-		ParkDropped:     s.parkDropped,
+		ParkedDropped:   s.parkedDropped,
 		Kicked:          s.kicked,
 		Unfinished:      time.Duration(s.unfinished),
 		Longest:         time.Duration(s.longest),

@@ -71,7 +71,7 @@ WQ_WAIT_DRAIN = 2
 WQ_WAIT_ADD = 4
 WQ_WAIT_OWN = 8
 WQ_NO_COUNTER = 4294967295
-WQ_IOC_MAGIC = 231
+WQ_IOC_MAGIC = 232
 WQ_KIND_MAX = 16
 WQ_SOURCE_PREFIX_MAX = 32
 WQ_MAX_SOURCES = 64
@@ -300,7 +300,7 @@ class wq_stat(Structure):
         ("parked", c_uint32),
         ("max_parked", c_uint32),
         ("parked_total", c_uint64),
-        ("park_dropped", c_uint64),
+        ("parked_dropped", c_uint64),
         ("kicked", c_uint64),
         ("disabled", c_uint32),
         ("waiters", c_uint32),
@@ -353,7 +353,7 @@ class wq_stat(Structure):
     parked: int
     max_parked: int
     parked_total: int
-    park_dropped: int
+    parked_dropped: int
     kicked: int
     disabled: int
     waiters: int
@@ -755,7 +755,7 @@ class Stat:
         queue of a kernel module, also embedded entries, to which max_parked does not apply
     max_parked: the limit of parked: a quarter of max_keys, 1 at least
     parked_total: how often a key was parked
-    park_dropped: parked keys that were dropped because parked was at its limit
+    parked_dropped: parked keys that were dropped because parked was at its limit
     kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
     disabled: number of disabled keys
     waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
@@ -808,7 +808,7 @@ class Stat:
     parked: int
     max_parked: int
     parked_total: int
-    park_dropped: int
+    parked_dropped: int
     kicked: int
     disabled: int
     waiters: int

@@ -97,6 +97,17 @@ func (l *lease) grant(ctx context.Context, client *clientv3.Client) error {
 var errLapsed = errors.New("the lease could not be renewed in time: the workers stop before " +
 	"another member can own their shards")
 
+var errEarly = errors.New("etcd ended the lease early: it was revoked, or etcd lost its data")
+
+// reason is why a session ends in which etcd has deleted something of the member: if the lease has
+// ended, as after a stop of the process, etcd did so for that.
+func (l *lease) reason(early error) error {
+	if !l.valid() {
+		return errLapsed
+	}
+	return early
+}
+
 // keep renews the lease until it is lost, and returns the reason.
 func (l *lease) keep(ctx context.Context, client *clientv3.Client, renewed func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -115,7 +126,7 @@ func (l *lease) keep(ctx context.Context, client *clientv3.Client, renewed func(
 			l.renewed(sent, time.Duration(r.TTL)*time.Second)
 			renewed()
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			return errors.New("etcd ended the lease early: it was revoked, or etcd lost its data")
+			return l.reason(errEarly)
 		case ctx.Err() == nil:
 			sleep(ctx, 100*time.Millisecond)
 		}

@@ -189,6 +189,7 @@ func (m *member) live(ctx context.Context) error {
 	}
 	defer work.Close()
 	m.queue = work
+	work.SetLogger(nil) // the member has messages of its own
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 2)
@@ -198,6 +199,7 @@ func (m *member) live(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		inbox.SetLogger(nil)
 		defer inbox.Close()
 		go func() { failed <- inbox.Run(inner, inboxJobs, m.forward) }()
 	}

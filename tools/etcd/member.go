@@ -467,13 +467,15 @@ func (l *liveSink) deleted(name string, rev int64) error {
 	return nil
 }
 
+var errDeleted = errors.New("the key of this member was deleted: it joins again")
+
 // gone records that a member or an owner does not exist at a revision.
 func (m *member) gone(name string, rev int64) {
 	if other, ok := strings.CutPrefix(name, m.layout.members()); ok {
 		delete(m.members, other)
 		m.choice = nil
 		if other == m.name && m.session != nil && !m.leaving {
-			m.session.end(errors.New("the key of this member was deleted: it joins again"))
+			m.session.end(m.session.lease.reason(errDeleted))
 		}
 	} else if n, err := m.layout.ownedShard(name); err == nil {
 		s := m.shards[n]

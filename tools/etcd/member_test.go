@@ -72,7 +72,9 @@ func TestListingWithoutTheOwnKeyEndsTheSession(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, nil)
 		ctx, end := context.WithCancelCause(context.Background())
-		m.session = &session{ctx: ctx, end: end}
+		l := newLease(time.Minute, time.Second, bootTime)
+		l.renewed(bootTime(), time.Minute)
+		m.session = &session{ctx: ctx, end: end, lease: l}
 		feed := (*liveSink)(m)
 		feed.listBegins()
 		// Another member, which the shard belongs to.
@@ -83,6 +85,22 @@ func TestListingWithoutTheOwnKeyEndsTheSession(t *testing.T) {
 		feed.listEnds(1)
 		if ended := ctx.Err() != nil; ended == there {
 			t.Errorf("the own key is there: %t, the session has ended: %t", there, ended)
+		}
+		end(nil)
+	}
+}
+
+// After a stop of the process, the deletion of the own key can be the first news.
+func TestTheReasonAfterTheEndOfTheLeaseIsTheLease(t *testing.T) {
+	for stopped, want := range map[time.Duration]error{0: errDeleted, time.Hour: errLapsed} {
+		m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, nil)
+		ctx, end := context.WithCancelCause(context.Background())
+		l := newLease(time.Minute, time.Second, func() time.Duration { return stopped })
+		l.renewed(0, time.Minute)
+		m.session = &session{ctx: ctx, end: end, lease: l}
+		m.gone(m.layout.members()+"a", 1)
+		if got := context.Cause(ctx); got != want {
+			t.Errorf("after a stop of %v: expected %v, got %v", stopped, want, got)
 		}
 		end(nil)
 	}

@@ -261,18 +261,24 @@ static void source_failed(struct wq_source *s, const void *key, size_t dir, u32 
 	source_mark(s, key, dir);
 }
 
-/* An add of @key has returned @ret.  If the key is disabled, its enable adds it. */
-static int source_defer(struct wq_source *s, int ret, const void *key, size_t len, int priority)
+/* The key of an add is disabled: its enable adds the key. */
+static noinline int source_defer_key(struct wq_source *s, const void *key, size_t len, int priority)
 {
 	struct wq_op op;
+	int ret;
 
-	if (likely(ret != -EBUSY))
-		return ret;
 	ret = wq_op_init(s->q, &op, key, len) ?: wq_op_set_priority(s->q, &op, priority);
 	if (ret || wq_defer_key(s->q, &op))
 		return ret;
 	/* It was enabled meanwhile. */
 	return wq_add_with(s->q, &op, GFP_ATOMIC);
+}
+
+/* An add of @key has returned @ret.  The rare case is no part of it, because it needs a large frame. */
+static inline int source_defer(struct wq_source *s, int ret, const void *key, size_t len,
+			       int priority)
+{
+	return unlikely(ret == -EBUSY) ? source_defer_key(s, key, len, priority) : ret;
 }
 
 /* An add of @key has returned @ret. */

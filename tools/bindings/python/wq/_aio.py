@@ -64,7 +64,7 @@ class Waiters:
         """Why no key comes any more."""
         struct = _abi.wq_stat()
         call(lib.wq_stat_sized, self._fd, struct, ctypes.sizeof(struct), None)
-        ended = struct.ended_sources and not struct.state & _abi.State.REMOVED
+        ended = struct.ended_sources and not struct.state & _abi.State.UNLINKED
         return errno.ENOLINK if ended else errno.EIDRM
 
     def _fail(self, error: Exception) -> None:

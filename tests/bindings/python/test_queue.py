@@ -572,13 +572,81 @@ class Gets(Case):
             self.q.get()
         self.assertTrue(issubclass(wq.ShutDown, BrokenPipeError))
 
+    def interrupted_at_each_step(self, get: Callable[[], Any]) -> int:
+        """Interrupt a get at each step of the package's code. Returns how often it had a key."""
+        had = 0
+        for last in range(2000):
+            left = last
+
+            def trace(frame: Any, event: str, _: object) -> Any:
+                nonlocal left
+                frame.f_trace_opcodes = "/wq/_" in frame.f_code.co_filename
+                if event == "opcode":
+                    left -= 1
+                    if left < 0:
+                        raise KeyboardInterrupt
+                return trace
+
+            self.q.add("a")
+            before = self.q.stat().gets
+            sys.settrace(trace)
+            try:
+                item = get()
+            except KeyboardInterrupt:
+                sys.settrace(None)
+            else:
+                sys.settrace(None)
+                item.done()
+                self.assertEqual(0, self.q.stat().held)
+                return had
+            had += self.q.stat().gets - before
+            self.assertEqual((1, 0), (self.q.stat().ready, self.q.stat().held), f"step {last}")
+        self.fail("the get had no end")
+
     def test_interrupt_between_get_and_body_loses_no_key(self) -> None:
-        self.add("a")
-        item = wq._item.Item(self.q)
-        wq._lib.lib.wq_get(self.q.fileno(), item._raw, 0)
-        del item                # what an exception after the call does
-        self.assertIn("dropped", self.lost.pop())
-        self.q.get(timeout=0).done()
+        for get in (lambda: self.q.get(timeout=0), lambda: self.q.get_many(timeout=0)):
+            self.assertGreater(self.interrupted_at_each_step(get), 10)
+            self.assertTrue(all("dropped" in text for text in self.lost), self.lost)
+            self.lost.clear()
+
+    def test_oserror_of_a_signal_handler_ends_get_as_it_is(self) -> None:
+        def handler(*_: object) -> None:
+            raise OSError(errno.EAGAIN, "of the handler")
+
+        old = signal.signal(signal.SIGALRM, handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with self.raises(BlockingIOError, errno.EAGAIN, "of the handler"):
+            self.q.get(timeout=LONG)
+
+    def test_threads_share_a_queue_and_get_their_own_keys(self) -> None:
+        keys = [f"{i:0{1 + i % 40}}" for i in range(2000)]
+        seen: list[list[str]] = [[] for _ in range(8)]
+
+        def work(mine: list[str]) -> None:
+            with contextlib.suppress(wq.ShutDown):
+                while True:
+                    if len(mine) % 3:
+                        with self.q.get() as item:
+                            mine.append(item.text)
+                    else:
+                        with self.q.get_many(3) as items:
+                            mine.extend(item.text for item in items)
+
+        old = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, old)
+        sys.setswitchinterval(1e-5)
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in seen]
+        for thread in threads:
+            thread.start()
+        for at in range(0, len(keys), 10):
+            self.q.add(keys[at])
+            self.q.add_many(keys[at + 1:at + 10])
+        self.q.shut_down()
+        for thread in threads:
+            thread.join(LONG)
+        self.assertEqual(sorted(set(keys)), sorted(key for mine in seen for key in mine))
+        self.assertEqual(0, self.q.stat().held)
 
     def test_key_of_a_killed_process_is_given_to_the_next(self) -> None:
         with self.named("python-kill") as q:
@@ -803,15 +871,13 @@ class Many(Case):
         self.add("a", "b", "c")
         made = []
 
-        class Interrupted(wq.Item):
-            @classmethod
-            def _of_view(cls, queue, view):  # type: ignore[no-untyped-def]
-                made.append(1)
-                if len(made) == 2:
-                    raise KeyboardInterrupt
-                return wq.Item._of_view(queue, view)
+        def interrupted(*arguments: Any) -> wq.Item:
+            made.append(1)
+            if len(made) == 2:
+                raise KeyboardInterrupt
+            return wq.Item(*arguments)
 
-        with unittest.mock.patch.object(wq._items, "Item", Interrupted), \
+        with unittest.mock.patch.object(wq._items, "Item", interrupted), \
                 self.assertRaises(KeyboardInterrupt):
             self.q.get_many()
         gc.collect()

@@ -17,7 +17,8 @@ dies go to another one. A run can happen twice, so the work must be idempotent. 
 deliver to alice
 deliver to bob
 
-The package calls libwq. Queue, Item and open() describe the calls and their errors.
+The package adds, gets and ends runs by the ioctls of wq(4), and calls libwq for the rest. Queue,
+Item and open() describe the calls and their errors.
 """
 from ._abi import (VERSION as __version__, WQ_NO_AGEING as NO_AGEING, AddFlag, Attributes, End,
                    FsEvent, Histogram, Info, KeyInfo, KeyState, LimiterKind, LimiterSpec, NetTable,

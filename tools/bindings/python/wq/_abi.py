@@ -93,6 +93,39 @@ WQ_BPF_MAX_KEY = 512
 WQ_NOWAIT = 0
 WQ_FOREVER = -1
 
+# The verbs without the bits of _IOC_NONE, and structs of the kernel as the module struct has them.
+WQ_IOC_INFO = 0xe700
+WQ_IOC_OPEN = 0xe701
+WQ_IOC_UNLINK = 0xe702
+WQ_IOC_ADD = 0xe703
+WQ_IOC_GET = 0xe704
+WQ_IOC_DONE = 0xe705
+WQ_IOC_TOUCH = 0xe706
+WQ_IOC_KEY = 0xe707
+WQ_IOC_WAIT = 0xe708
+WQ_IOC_LIST = 0xe709
+WQ_IOC_STAT = 0xe70a
+WQ_IOC_ATTRS = 0xe70b
+WQ_IOC_PAUSE = 0xe70c
+WQ_IOC_SHUTDOWN = 0xe70d
+WQ_IOC_MAP = 0xe70e
+WQ_IOC_SOURCE = 0xe70f
+WQ_REC = "=HHHBbQq"
+WQ_KEYS = "=QII"
+WQ_ADD = "=IIQIIQQ"
+WQ_GET = "=IIQIIqq"
+WQ_REASON_REC = "=II64s"
+WQ_DONE = "=IIQIIQQIIqQ"
+WQ_ADD_TO_RESULTS = "=IIQIIQ"
+WQ_REC_SHORT = "=HH2x1x1xQ8x"
+WQ_REC_FIELDS = ('len', 'flags', 'failures', 'given_back', 'priority', 'token', 'delay')
+WQ_REC_LEN_AT = 0
+WQ_REC_FLAGS_AT = 2
+WQ_REC_TOKEN_AT = 8
+WQ_GET_KEYS_AT = 8
+WQ_DONE_NEXT_AT = 32
+WQ_DONE_TIMEOUT_AT = 48
+
 
 class AddFlag(IntFlag):
     """The rule of an add whose key is delayed already, or waits for its run."""

@@ -9,12 +9,26 @@ import warnings
 from types import TracebackType
 from typing import Protocol
 
-from . import _abi
+from . import _abi, _calls
 from ._abi import Result
+from ._calls import DONE, KEY, TOKEN, TOUCH, fields
 from ._lib import OneProcess, call, checked, key_text, lib, nanoseconds
+
+_READY = int(Result.READY)
+_FORGET = _abi.WQ_OUTCOME_FORGET
 
 LEFT = "the loop was left during the run"
 NOT_ENDED = "the body of the loop did not end the run"
+
+_pid = os.getpid()
+
+
+def _forked() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Consumer(Protocol):
@@ -54,30 +68,22 @@ class Item(OneProcess):
     run raises Stale if this consumer does not hold the key any more.
     """
 
-    __slots__ = ("_queue", "_raw", "_held", "_pid")
+    __slots__ = ("_queue", "_rec", "_held")
 
-    def __init__(self, queue: Consumer) -> None:
+    def __init__(self, queue: Consumer, rec: bytes) -> None:
         self._queue = queue
-        self._raw = _abi.wq_item()      # the token is 0 until a get fills it
-        self._held = True
-        self._pid = os.getpid()
+        self._rec = rec         # as the kernel has written it
+        # The process that has to end the run, 0 after its end. __del__ needs all the others.
+        self._held = _pid
 
-    @classmethod
-    def _of_view(cls, queue: Consumer, view: _abi.wq_view) -> "Item":
-        """The item of a record."""
-        item = cls(queue)
-        ctypes.memmove(ctypes.addressof(item._raw), view.key or 0, view.len)
-        item._raw.len = view.len
-        item._raw.failures = view.info.failures
-        item._raw.given_back = view.info.given_back
-        item._raw.priority = view.info.priority
-        item._raw.token = view.token
-        return item
+    def _field(self, number: int) -> int:
+        field: int = fields(self._rec)[number]
+        return field
 
     @property
     def key(self) -> bytes:
         """The key."""
-        return ctypes.string_at(ctypes.addressof(self._raw), self._raw.len)
+        return self._rec[KEY]
 
     @property
     def text(self) -> str:
@@ -92,23 +98,23 @@ class Item(OneProcess):
     @property
     def failures(self) -> int:
         """How often the key has failed since its last success, at most 65,535."""
-        return self._raw.failures
+        return self._field(_calls.FAILURES)
 
     @property
     def given_back(self) -> int:
         """How many runs of the key in a row were given back: their consumers ended or lost their
         leases."""
-        return self._raw.given_back
+        return self._field(_calls.GIVEN_BACK)
 
     @property
     def priority(self) -> int:
         """The priority of the run; 0 in a queue without priorities."""
-        return self._raw.priority
+        return self._field(_calls.PRIORITY)
 
     @property
     def held(self) -> bool:
         """Whether the run has not ended, as far as this object knows: see touch()."""
-        return self._held and self._raw.token != 0
+        return self._held != 0
 
     def __repr__(self) -> str:
         return f"<wq.Item {self.key!r}{'' if self.held else ', ended'}>"
@@ -118,7 +124,7 @@ class Item(OneProcess):
 
         In a queue without leases, only check that the key is held.
         """
-        self._check(call(lib.wq_touch, self._queue.fileno(), self._raw))
+        self._check(_calls.back(self._queue.fileno(), TOUCH, self._rec, 0))
 
     def done(self, *, keep_failures: bool = False) -> bool:
         """End the run as a success, which resets the key's failures.
@@ -127,8 +133,12 @@ class Item(OneProcess):
 
         Returns whether the key is ready again, because it was added during the run.
         """
-        outcome = 0 if keep_failures else _abi.WQ_OUTCOME_FORGET
-        return Result.READY in self._end(outcome)
+        result = _calls.back(self._queue.fileno(), DONE, self._rec,
+                             0 if keep_failures else _FORGET)
+        if result < 0:
+            self._check(result)
+        self._held = 0
+        return result & _READY != 0
 
     def retry(self, after: float | None = None, *, reason: str = "", error: int = 0) -> Result:
         """End the run as a failure. The key runs again after the delay of the queue's limiter.
@@ -146,7 +156,7 @@ class Item(OneProcess):
             return self._fail(_abi.WQ_OUTCOME_RETRY, reason, error)
         if reason or error:
             raise ValueError("a retry after a time of the caller's is no failure: give no reason")
-        return self._end(_abi.WQ_OUTCOME_AFTER, nanoseconds(after))
+        return Result(self._end(_abi.WQ_OUTCOME_AFTER, nanoseconds(after)))
 
     def give_up(self, reason: str, *, error: int = 0) -> Result:
         """End the run as a failure that must not be retried: park the key.
@@ -160,27 +170,30 @@ class Item(OneProcess):
 
     def forget(self) -> None:
         """Reset the key's failures. The run goes on."""
-        checked(call(lib.wq_forget, self._queue.fileno(), self.key, self._raw.len), self.text)
+        checked(call(lib.wq_forget, self._queue.fileno(), self.key, len(self.key)), self.text)
 
     def _check(self, result: int) -> int:
         if result == -errno.ESTALE:
-            self._held = False
+            self._held = 0
         return checked(result, self.text)
 
-    def _ended(self, result: int) -> Result:
-        self._check(result)
-        self._held = False
-        return Result(result)
+    def _ended(self, result: int) -> int:
+        if result < 0:
+            self._check(result)
+        self._held = 0
+        return result
 
-    def _end(self, outcome: int, delay: int = 0) -> Result:
-        return self._ended(call(lib.wq_done_with, self._queue.fileno(), self._raw, delay, outcome))
+    def _end(self, outcome: int, delay: int = 0) -> int:
+        return self._ended(_calls.one(self._queue.fileno(), DONE, self.key, self._field(TOKEN),
+                                      outcome, 0, delay))
 
     def _fail(self, outcome: int, reason: str, error: int) -> Result:
         # Not half a character at the end.
         text = reason.encode("utf-8", "replace")[:_abi.WQ_MAX_REASON].decode("utf-8", "ignore")
         error = error if 0 <= error <= _abi.WQ_MAX_ERROR else 0
-        return self._ended(call(lib.wq_done_failed, self._queue.fileno(), self._raw, outcome, error,
-                                text.encode()))
+        return Result(self._ended(_calls.done_failed(
+            self._queue.fileno(), self.key, self._field(TOKEN), outcome, error,
+            text.encode())))
 
     def _fail_with(self, error: BaseException) -> None:
         """End a run that an exception ended. An error of this call would hide the exception."""
@@ -206,12 +219,12 @@ class Item(OneProcess):
 
     def _to_end(self) -> bool:
         """Whether this object has to end the run. A child of fork() must not end its parent's."""
-        return self.held and self._pid == os.getpid() and not self._queue.closed
+        return self._held == _pid and not self._queue.closed
 
     def __enter__(self) -> "Item":
-        if self._pid != os.getpid():
-            raise RuntimeError(f"the process {self._pid} got the key {self.text!r}, and a child of "
-                               "it cannot end the run: get keys in the child")
+        if self._held and self._held != _pid:
+            raise RuntimeError(f"the process {self._held} got the key {self.text!r}, and a "
+                               "child of it cannot end the run: get keys in the child")
         return self
 
     def __exit__(self, cls: type[BaseException] | None, error: BaseException | None,
@@ -232,7 +245,11 @@ class Item(OneProcess):
 
     def __del__(self) -> None:
         # Nobody can end the run any more.
-        if self._to_end():
+        try:
+            held = self._held
+        except AttributeError:          # an interrupt ended __init__(), and another item is made
+            return
+        if held and self._to_end():
             text = f"{self!r} was dropped during its run"
             with contextlib.suppress(OSError):
                 self._give_back()

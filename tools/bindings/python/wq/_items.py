@@ -3,13 +3,14 @@
 import ctypes
 import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from types import TracebackType
 from typing import overload
 
-from . import _abi
+from . import _abi, _calls
+from ._calls import Call
 from ._item import Consumer, Item
-from ._lib import KeysFailed, call, checked, error_of, in_range, key_text, lib, until, wait
+from ._lib import (Key, KeysFailed, call, checked, error_of, in_range, key_bytes, key_text, lib,
+                   timeout_ns)
 
 
 class Records:
@@ -50,9 +51,8 @@ def raise_failed(failed: Sequence[tuple[bytes, OSError]]) -> None:
         raise error
 
 
-def add(send: Callable[[_abi.wq_items], int], keys: Iterable[bytes], priority: int = 0,
-        delay: int = 0, flags: int = 0) -> int:
-    """Add keys, as many in a call of send() as an array can hold.
+def add(send: Callable[[_abi.wq_items], int], keys: Iterable[bytes]) -> int:
+    """Add keys by send(), as many in a call as a struct wq_items can hold.
 
     Returns how many are newly dirty.
     """
@@ -68,7 +68,7 @@ def add(send: Callable[[_abi.wq_items], int], keys: Iterable[bytes], priority: i
 
     with Records() as records:
         for key in keys:
-            put = (lib.wq_items_put_priority, records.raw, key, len(key), priority, delay, flags)
+            put = (lib.wq_items_put, records.raw, key, len(key), 0)
             result = call(*put)
             if result == -errno.E2BIG:          # the array is full
                 new += send_all()
@@ -78,6 +78,47 @@ def add(send: Callable[[_abi.wq_items], int], keys: Iterable[bytes], priority: i
             new += send_all()
     raise_failed(failed)
     return new
+
+
+def add_packed(fd: int, keys: Iterable[Key], priority: int, delay: int, flags: int) -> int:
+    """Add keys, WQ_MAX_OUT bytes of records in a call. Returns how many are newly dirty."""
+    new = used = 0
+    records: list[bytes] = []
+    failed: list[tuple[bytes, OSError]] = []
+    room = _abi.WQ_MAX_OUT
+    special = flags or priority or delay
+    around = _calls.Packer(flags, priority, delay) if special else _calls.PLAIN
+    array = _calls.of_many()
+
+    def send_all() -> int:
+        array.put_records(b"".join(records), len(records))
+        results = array.send(fd, _calls.ADD)
+        if min(results) < 0:
+            failed.extend(failed_of(map(_calls.key_of, records), results))
+        records.clear()
+        return results.count(1)
+
+    for name in keys:
+        key = name if type(name) is bytes else key_bytes(name)
+        ahead, behind, size = around[len(key)]
+        used += size
+        if used > room:
+            new += send_all()
+            used = size
+        records.append(ahead + key + behind)
+    if records:
+        new += send_all()
+    _calls.free(array)
+    raise_failed(failed)
+    return new
+
+
+def failed_of(keys: Iterable[bytes], results: Sequence[int]) -> list[tuple[bytes, OSError]]:
+    """The keys that failed, with their errors."""
+    if min(results) >= 0:
+        return []
+    return [(key, error_of(-result, key_text(key)))
+            for key, result in zip(keys, results) if result < 0]
 
 
 class Items(Sequence[Item]):
@@ -102,9 +143,10 @@ class Items(Sequence[Item]):
     >>> q.close()
     """
 
-    def __init__(self, queue: Consumer, items: Sequence[Item]) -> None:
+    def __init__(self, queue: Consumer, items: Sequence[Item], records: bytes) -> None:
         self._queue = queue
         self._items = items
+        self._records = records         # of the items, with the outcome of a success
         self.failed: list[tuple[bytes, OSError]] = []
 
     @overload
@@ -127,11 +169,7 @@ class Items(Sequence[Item]):
 
         Raises KeysFailed if some are no longer held. The other runs have ended.
         """
-        with Records() as records:
-            held = self._put(records, _abi.WQ_OUTCOME_FORGET)
-            if held:
-                checked(call(lib.wq_done_many, self._queue.fileno(), records.raw))
-                self._after(records, held, ended=True)
+        self._send(_calls.DONE, _abi.WQ_OUTCOME_FORGET)
 
     def next(self, most: int = 0, timeout: float | None = None) -> "Items":
         """done(), and Queue.get_many(), in one call.
@@ -140,44 +178,52 @@ class Items(Sequence[Item]):
         failed of the new Items has pairs of a key and its error. If the get fails, the runs have
         ended, and it raises as Queue.get_many().
         """
-        limit = until(timeout)
-        with Records() as done:
-            held = self._put(done, _abi.WQ_OUTCOME_FORGET)
-            if not held:
-                return get(self._queue, most, limit)
-            try:
-                following = get(self._queue, most, limit, done)
-            finally:
-                self._note(done, held, ended=True)
-            following.failed = done.failed()
-            return following
+        limit = timeout_ns(timeout)
+        ending = _calls.of_many()
+        held = self._put(ending, _abi.WQ_OUTCOME_FORGET)
+        if not held:
+            return get(self._queue, most, limit)
+        try:
+            following = get(self._queue, most, limit, ending)
+        finally:
+            results = ending.of_each()
+            self._note(held, results, ended=True)
+        following.failed = failed_of((item.key for item in held), results)
+        _calls.free(ending)
+        return following
 
     def touch(self) -> None:
         """Restart the leases of all items that are held, in one call.
 
         Raises KeysFailed if some are no longer held.
         """
-        with Records() as records:
-            held = self._put(records, 0)
-            if held:
-                checked(call(lib.wq_touch_many, self._queue.fileno(), records.raw))
-                self._after(records, held, ended=False)
+        self._send(_calls.TOUCH, 0)
 
-    def _put(self, records: Records, outcome: int) -> list[Item]:
-        held = [item for item in self._items if item.held]
-        for item in held:
-            checked(call(lib.wq_items_put_done, records.raw, item.key, item._raw.len,
-                         item._raw.token, 0, outcome))
+    def _send(self, verb: int, outcome: int) -> None:
+        array = _calls.of_many()
+        held = self._put(array, outcome)
+        if held:
+            results = array.send(self._queue.fileno(), verb)
+            self._note(held, results, ended=verb == _calls.DONE)
+            _calls.free(array)
+            raise_failed(failed_of((item.key for item in held), results))
+
+    def _put(self, array: Call, outcome: int) -> list[Item]:
+        held = [item for item in self._items if item._held]
+        if len(held) == len(self._items) and outcome == _abi.WQ_OUTCOME_FORGET:
+            array.put_records(self._records, len(held))
+        else:
+            array.put_all([(item.key, item._field(_calls.TOKEN)) for item in held], outcome)
         return held
 
-    def _note(self, records: Records, held: Sequence[Item], ended: bool) -> None:
-        for view, item in zip(records, held):
-            if view.result == -errno.ESTALE or (ended and view.result >= 0):
-                item._held = False
-
-    def _after(self, records: Records, held: Sequence[Item], ended: bool) -> None:
-        self._note(records, held, ended)
-        raise_failed(records.failed())
+    def _note(self, held: Sequence[Item], results: Sequence[int], ended: bool) -> None:
+        if ended and min(results) >= 0:
+            for item in held:
+                item._held = 0
+            return
+        for item, result in zip(held, results):
+            if result == -errno.ESTALE or (ended and result >= 0):
+                item._held = 0
 
     def __enter__(self) -> "Items":
         for item in self._items:
@@ -193,25 +239,24 @@ class Items(Sequence[Item]):
             self.done()
 
 
-def get(queue: Consumer, most: int, timeout: int, done: Records | None = None) -> Items:
-    """Get keys, see Queue.get_many(). done: keys whose runs end before, in the same call."""
+def get(queue: Consumer, most: int, timeout: int, ending: Call | None = None) -> Items:
+    """Get keys, see Queue.get_many(). ending: keys whose runs end before, in the same call."""
     items: list[Item] = []
     fd, most = queue.fileno(), in_range("most", most)
-    with Records() as records:
-        try:
-            result = -errno.EINTR
-            if done:
-                result = call(lib.wq_done_get_many, fd, done.raw, records.raw, most, timeout)
-            if result == -errno.EINTR:          # the runs have ended already
-                result = wait(lib.wq_get_many, fd, records.raw, most, timeout)
-            checked(result)
-            for view in records:
-                items.append(Item._of_view(queue, view))
-        except BaseException:
-            # An interrupt or a lack of memory must not leave a key without an item, which gives it
-            # back.
-            for _ in records:
-                pass            # to the first record again
-            items += [Item._of_view(queue, view) for view in islice(records, len(items), None)]
-            raise
-    return Items(queue, items)
+    array = _calls.of_many()
+    try:
+        if ending:
+            result = array.done_get(fd, ending, most, timeout)
+        else:
+            result = array.get(fd, most, timeout)
+        for rec in array.got():
+            items.append(Item(queue, rec))
+    except BaseException:
+        # An interrupt or a lack of memory must not leave a key without an item, which gives it
+        # back.
+        items += [Item(queue, rec) for rec in array.got()[len(items):]]
+        raise
+    records = array.got_records()
+    _calls.free(array)
+    checked(result)
+    return Items(queue, items, records)

@@ -17,6 +17,8 @@ _SONAME = "libwq.so.0"
 # Times beyond 140 years mean the same to every queue, and 64 bits of ns hold them.
 _LONGEST = 2.0 ** 62 / 1e9
 
+_MAX_KEY = _abi.WQ_MAX_KEY
+
 
 def _load() -> ctypes.CDLL:
     model = (ctypes.sizeof(ctypes.c_void_p), ctypes.alignment(ctypes.c_uint64))
@@ -135,19 +137,25 @@ class OneProcess:
 
 def key_bytes(key: Key) -> bytes:
     """A key as bytes: text in UTF-8, a path as the file system has it."""
-    if isinstance(key, str):
-        data = key.encode("utf-8", "surrogateescape")
-    elif isinstance(key, bytes):
+    if isinstance(key, bytes):
         data = key
+    elif isinstance(key, str):
+        data = key.encode("utf-8", "surrogateescape")
     elif isinstance(key, os.PathLike):
         data = os.fsencode(key)
     else:
         raise TypeError(f"a key is str, bytes or a path, not {type(key).__name__}")
-    if not data:
-        raise ValueError("the key is empty: a key has 1 byte at least")
-    if len(data) > _abi.WQ_MAX_KEY:
-        raise ValueError(f"the key has {len(data)} bytes: a key has at most {_abi.WQ_MAX_KEY}")
+    if not 0 < len(data) <= _MAX_KEY:
+        check_length(len(data))
     return data
+
+
+def check_length(size: int) -> None:
+    """The length of a key."""
+    if not size:
+        raise ValueError("the key is empty: a key has 1 byte at least")
+    if size > _MAX_KEY:
+        raise ValueError(f"the key has {size} bytes: a key has at most {_MAX_KEY}")
 
 
 def name_bytes(name: str | bytes | os.PathLike[str]) -> bytes:
@@ -180,6 +188,15 @@ def nanoseconds(seconds: float) -> int:
     if seconds != seconds:
         raise ValueError("a time cannot be NaN")
     return round(max(-_LONGEST, min(seconds, _LONGEST)) * 1e9)
+
+
+def timeout_ns(timeout: float | None) -> int:
+    """The timeout of a get by ioctl, which the kernel keeps over signals."""
+    if timeout is None:
+        return _abi.WQ_FOREVER
+    if timeout < 0:
+        raise ValueError("a timeout is not negative; None waits without a limit")
+    return max(1, nanoseconds(timeout)) if timeout else _abi.WQ_NOWAIT
 
 
 def until(timeout: float | None) -> int:

@@ -10,14 +10,14 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from . import _abi, _items, _source
+from . import _abi, _calls, _items, _source
 from ._abi import (AddFlag, Attributes, End, Info, KeyInfo, KeyState, LimiterSpec, Order, Pause,
                    QueueInfo, Source, SourceFlag, Stat)
 from ._items import Items, Records
 from ._item import Item, Loop
 from ._lib import (Key, OneProcess, ShutDown, UnknownKey, call, checked, error_of, figures,
                    checked_priority, in_range, key_bytes, key_text, lib, name_bytes, nanoseconds,
-                   until, wait)
+                   timeout_ns, until, wait)
 from ._limiter import Limiter, specs_of
 from ._producer import Producer
 from ._source import Watched
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Access = Literal["r", "w", "rw"]
 _ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}
 _BOTH = Pause.GETS | Pause.ADDS
+_NO_FLAGS = AddFlag(0)
 
 _OPEN_TEXTS = {
     errno.ENOENT: "there is no such queue: create=True makes it",
@@ -267,7 +268,7 @@ class Queue(OneProcess):
     # Adds
 
     def add(self, key: Key, *, after: float | None = None, priority: int = 0,
-            flags: AddFlag = AddFlag(0)) -> bool:
+            flags: AddFlag = _NO_FLAGS) -> bool:
         """Add a key: it needs a run.
 
         after: seconds until it needs the run. If the key has a pending delay, the earlier time
@@ -286,26 +287,27 @@ class Queue(OneProcess):
         >>> q.close()
         """
         data = key_bytes(key)
-        if after is None and not priority and not flags:
-            result = call(lib.wq_add, self.fileno(), data, len(data))
+        if after is None and priority == 0 and flags is _NO_FLAGS:
+            result = _calls.one(self.fileno(), _calls.ADD, data)
         else:
-            result = call(lib.wq_add_priority, self.fileno(), data, len(data),
-                          checked_priority(priority),
-                          *_delay(after, flags))
-        return self._checked(result, data, _NO_PRIORITIES if priority else {}) == 1
+            delay, rule = _delay(after, flags)
+            result = _calls.one(self.fileno(), _calls.ADD, data, 0, rule,
+                                checked_priority(priority), delay)
+        if result < 0:
+            self._checked(result, data, _NO_PRIORITIES if priority else {})
+        return result == 1
 
     def add_many(self, keys: Iterable[Key], *, after: float | None = None, priority: int = 0,
-                 flags: AddFlag = AddFlag(0)) -> int:
-        """Add keys, some 30,000 in a call. The options are those of add().
+                 flags: AddFlag = _NO_FLAGS) -> int:
+        """Add keys, some 200 in a call. The options are those of add().
 
         Returns how many keys are newly dirty. Raises KeysFailed if keys failed. The others are
         added.
         """
         if isinstance(keys, (str, bytes, os.PathLike)):
             raise TypeError("add_many() takes several keys; add() takes one")
-        fd = self.fileno()
-        return _items.add(lambda records: call(lib.wq_add_many, fd, records),
-                          map(key_bytes, keys), checked_priority(priority), *_delay(after, flags))
+        return _items.add_packed(self.fileno(), keys, checked_priority(priority),
+                                 *_delay(after, flags))
 
     def add_rate_limited(self, key: Key) -> bool:
         """Count a failure of a key, and add it after the delay of the queue's limiter.
@@ -387,8 +389,27 @@ class Queue(OneProcess):
         'RuntimeError: no such user'
         >>> q.close()
         """
-        item = Item(self)       # before the call, so that an interrupt loses no key
-        self._checked(wait(lib.wq_get, self.fileno(), item._raw, until(timeout)))
+        fd = self.fileno()
+        item: Item | None = None
+        getting = _calls.get_one(timeout_ns(timeout))
+        try:
+            try:
+                result = fcntl.ioctl(fd, _calls.GET, getting.getting)
+            except OSError as error:
+                result = _calls.failed(error)
+                if result == -errno.EINTR:
+                    result = _calls.wait(fd, _calls.GET, getting.getting)
+            if result == 0:
+                item = Item(self, getting.first())
+        except BaseException:
+            # An interrupt must not leave a key without an item, which gives it back.
+            rec = getting.first()
+            if item is None and rec:
+                item = Item(self, rec)
+            raise
+        _calls.free_one(getting)       # after the last look at it: another thread can have it now
+        if item is None:
+            raise error_of(-result, _shown(self._name))
         return item
 
     def get_many(self, most: int = 0, timeout: float | None = None) -> Items:
@@ -398,7 +419,7 @@ class Queue(OneProcess):
 
         Raises as get().
         """
-        return _items.get(self, most, until(timeout))
+        return _items.get(self, most, timeout_ns(timeout))
 
     def __iter__(self) -> "ItemLoop":
         return ItemLoop(self)
@@ -708,6 +729,8 @@ class AsyncItemLoop(Loop):
 
 def _delay(after: float | None, flags: AddFlag) -> tuple[int, int]:
     """The delay in ns, and the flags of an add."""
+    if flags >> 16:         # of a record
+        raise error_of(errno.EINVAL)
     if after is None:
         return 0, flags
     return nanoseconds(after), flags | AddFlag.AFTER

@@ -1618,6 +1618,20 @@ class Asyncio(Case):
             await asyncio.wait_for(task, LONG)
 
     @in_a_loop
+    async def test_end_of_what_a_source_watches_ends_the_waits(self) -> None:
+        with tempfile.TemporaryDirectory() as name, self.q.open_same() as other:
+            top = pathlib.Path(name, "watched")
+            top.mkdir()
+            other.attach(wq.fs(top), until_close=True)
+            tasks = [asyncio.create_task(other.aget()) for _ in range(3)]
+            await asyncio.sleep(0)
+            top.rmdir()
+            for seen in await asyncio.wait_for(
+                    asyncio.gather(*tasks, return_exceptions=True), LONG):
+                self.assertIsInstance(seen, OSError)
+                self.assertEqual(errno.ENOLINK, getattr(seen, "errno"))
+
+    @in_a_loop
     async def test_adrain_waits_for_the_holders(self) -> None:
         self.q.add("a")
         item = self.q.get()

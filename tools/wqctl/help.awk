@@ -17,11 +17,22 @@ function end_section() {
 	n = 0
 }
 
+# gsub() with a backslash in the new text is not the same in each awk.
+function escape(line,	i, c, made) {
+	for (i = 1; i <= length(line); i++) {
+		c = substr(line, i, 1)
+		made = made (c == "\\" || c == "\"" ? "\\" : "") c
+	}
+	return made
+}
+
 /^#/ { next }
-{ gsub(/\\/, "\\\\\\\\"); gsub(/"/, "\\\"") }
+# argp wraps a line of more than 79 columns.
+/^      / && length > 83 { print FILENAME ":" FNR ": expected 79 columns at most, behind 4 of indent" >"/dev/stderr"; wide = 1 }
+{ $0 = escape($0) }
 /^[^ ]/ { end_section(); name = toupper($0); next }
 /^$/ { end_paragraph(); next }
 /^    @SPEC$/ { part = "\" HELP_SPEC \""; next }
 /^      / { part = part (part == "" ? "" : "\\n") substr($0, 5); next }
 { part = part (part == "" ? "" : " ") substr($0, 5) }
-END { end_section() }
+END { end_section(); exit wide }

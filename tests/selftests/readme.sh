@@ -29,11 +29,12 @@ cleanup() {
 
 explain() { sed 's/^/# /' "$out"; }
 
-# block LANGUAGE FILE HEADING: the blocks of that language below that heading
+# block LANGUAGE FILE HEADING: the blocks of that language below that heading.  "LANGUAGE N" is the Nth
 block() {
-	awk -v fence="\`\`\`$1" -v heading="## $3" '
+	awk -v language="$1" -v heading="## $3" '
+		BEGIN { split(language, part, " "); fence = "```" part[1] }
 		/^## / { here = $0 == heading; next }
-		here && $0 == fence { code = 1; next }
+		here && $0 == fence { code = ++n == part[2] || !part[2]; next }
 		/^```/ { code = 0 }
 		code' "$SRC/$2"
 }
@@ -43,9 +44,9 @@ normalize() {
 	sed -E '/^\$ /!{ s/[0-9]+(\.[0-9]+)? ?(ns|us|ms|s|min|h)( |$)/TIME /g; s/ +/ /g; s/ $//; }'
 }
 
-# session FILE HEADING: run the commands of a console block in one shell
+# session FILE HEADING [LANGUAGE]: run the commands of a console block in one shell
 session() {
-	block console "$1" "$2" >"$dir/printed"
+	block "${3-console}" "$1" "$2" >"$dir/printed"
 	grep -q '^\$ wqctl create' "$dir/printed"
 	awk '/^\$ / {
 		shown = $0
@@ -67,7 +68,8 @@ test_shell_session_prints_what_it_shows() {
 # section, and the text in $block; or elsewhere, with the reason.
 declare -A recipes=(
 	["Secure Boot: console"]="elsewhere: no guest has Secure Boot; tests/packaging compares the messages"
-	["Containers: console"]="elsewhere: it needs crun and a root that is mounted; tests/packaging runs it"
+	["Containers: console"]=shows
+	["Containers: console 2"]="elsewhere: it needs crun and a root that is mounted; tests/packaging runs it"
 	["Attributes: console"]=shows
 	["Order and longest deferral: sh"]=defers
 	["Leases: console"]=shows
@@ -79,7 +81,7 @@ declare -A recipes=(
 )
 operations=tools/doc/operations.md
 
-shows() { session "$operations" "$1"; }
+shows() { session "$operations" "$1" "$language"; }
 
 # as_printed STATUS...: each line of the block, which exits so
 as_printed() {
@@ -150,19 +152,29 @@ watches() {
 	umount /srv /usr/local/bin
 }
 
+# Each block of the operations page: SECTION: LANGUAGE, and a number if it is not the first one of both
+blocks_of_operations() {
+	awk '/^## / { section = substr($0, 4) }
+		/^```/ && !code { n = ++seen[section, $0]
+			print section ": " substr($0, 4) (n > 1 ? " " n : ""); code = 1; next }
+		/^```/ { code = 0 }' "$SRC/$operations"
+}
+
 test_each_recipe_of_operations_works_as_printed_or_has_a_reason() {
-	local recipe name block found
-	found=$(awk '/^## / { section = substr($0, 4) }
-		/^```./ && !code { print section ": " substr($0, 4); code = 1; next }
-		/^```/ { code = 0 }' "$SRC/$operations" | sort -u)
-	is "the blocks" "$found" "$(printf '%s\n' "${!recipes[@]}" | sort)"
+	local recipe name language block found
+	found=$(blocks_of_operations | sort)
+	is "blocks without a language" "" "$(grep -E ': ( [0-9]+)?$' <<<"$found")"
+	is "recipes without a block" "" "$(printf '%s\n' "${!recipes[@]}" | grep -vxF "$found")"
 	while IFS= read -ru 3 recipe; do
-		name=${recipe%: *} block=$(block "${recipe##*: }" "$operations" "${recipe%: *}")
-		case ${recipes[$recipe]} in
+		name=${recipe%: *} language=${recipe##*: }
+		[[ $language = *' '* ]] || language+=" 1"
+		block=$(block "$language" "$operations" "$name")
+		case ${recipes[$recipe]-} in
 		elsewhere:*) ;;
+		'') fail "$recipe: expected a function or a reason in recipes" ;;
 		*) "${recipes[$recipe]}" "$name" || fail "$recipe: expected to work as printed" "$(<"$out")" ;;
 		esac
-		echo "# $recipe: ${recipes[$recipe]%%:*}"
+		echo "# $recipe: ${recipes[$recipe]-}" | sed 's/\(: elsewhere\):.*/\1/'
 	done 3<<<"$found"
 }
 

@@ -2509,7 +2509,7 @@ test_run_follow_moves_a_key_to_the_next_queue_of_failed_to() {
 	wq unlink $q.failed
 	status 0 as_nobody create $q.failed
 	wq add $q d
-	eventually printed "can't add the key 'd'"
+	eventually printed "can't add the key 'd' to the queue '$q.failed': the new one belongs to another user; it is parked"
 	prints "the new queue '$q.failed' belongs to uid"
 	is "parked, moved" "2 0" "$(stats parked) $(q=$q.failed stats keys)"
 	wq unlink $q.failed
@@ -2517,6 +2517,12 @@ test_run_follow_moves_a_key_to_the_next_queue_of_failed_to() {
 	wq add $q e
 	eventually printed "key 'e': exit status 1; given up after 0 retries, and moved"
 	is "parked, moved" "2 1" "$(stats parked) $(q=$q.failed stats keys)"
+	# a second one is reported, too; status has emptied the file of messages
+	wq unlink $q.failed
+	status 0 as_nobody create $q.failed
+	wq add $q f
+	eventually printed "can't add the key 'f'"
+	prints "the new queue '$q.failed' belongs to uid"
 	kill $run
 	wait $run
 	is status 0 $?
@@ -2555,20 +2561,27 @@ test_run_follow_names_the_queue_of_failed_to_that_it_waits_for() {
 }
 
 test_run_follow_waits_for_descriptors() {
-	local run worker
+	local run worker workers
 	queue
-	"$WQCTL" run --follow $q -- sh -c 'echo $PPID >>'"$dir/ran" 2>"$err" &
+	"$WQCTL" run -j 2 --follow $q -- sh -c 'echo $PPID >>'"$dir/ran; read -r _ <$gate" 2>"$err" &
 	run=$!
-	wq add $q a
-	eventually file_has "$dir/ran" 1
-	read -r worker <"$dir/ran"
-	prlimit --pid "$worker" --nofile=3:1024
-	wq unlink $q
-	queue
-	wq add $q b
-	eventually printed "can't open the queue '$q': Too many open files; trying again"
-	prlimit --pid "$worker" --nofile=1024
+	wq add $q a b
 	eventually file_has "$dir/ran" 2
+	mapfile -t workers <"$dir/ran"
+	for worker in "${workers[@]}"; do prlimit --pid "$worker" --nofile=3:1024; done
+	wq unlink $q
+	echo >$gate
+	echo >$gate
+	eventually printed "the queue '$q' was removed"
+	queue
+	wq add $q c
+	eventually printed "can't open the queue '$q': Too many open files; trying again"
+	# for the other worker
+	nap 1
+	for worker in "${workers[@]}"; do prlimit --pid "$worker" --nofile=1024; done
+	eventually file_has "$dir/ran" 3
+	echo >$gate
+	eventually done_is 1
 	kill $run
 	wait $run
 	is "status, messages" "0 1" "$? $(grep -c "Too many" "$err")"

@@ -55,6 +55,7 @@ struct slot {
  * @no_command: the message about that was printed
  * @removed: a message about a removed queue was printed; for each name
  * @foreign: a message about a queue of another owner was printed; for each name
+ * @lacking: a message about descriptors or memory for a new queue was printed; for each name
  * @slots: the workers
  */
 struct shared {
@@ -62,6 +63,7 @@ struct shared {
 	atomic_bool no_command;
 	atomic_bool removed[2];
 	atomic_bool foreign[2];
+	atomic_bool lacking[2];
 	struct slot slots[];
 };
 

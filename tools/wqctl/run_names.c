@@ -107,14 +107,13 @@ int check_queues(const struct args *a, int q, struct wq_stat *st)
 	return DONE;
 }
 
-/* Read the attributes of a queue that was opened; on error print it and close @q. */
+/* Read the attributes of a queue that was opened, which stays open; on error print it. */
 static bool worker_config(int q)
 {
 	struct wq_attrs config;
 
 	if (wq_attrs(q, &config, NULL, 0)) {
 		complain(args, "can't read the attributes of the queue '%s'", args->queue);
-		close(q);
 		return false;
 	}
 	lease = config.lease;
@@ -140,14 +139,18 @@ int worker_open(void)
 		close(q);
 		return -1;
 	}
-	return worker_config(q) ? q : -1;
+	if (!worker_config(q)) {
+		close(q);
+		return -1;
+	}
+	return q;
 }
 
 /* After a removal */
 
 /* Looks for a new queue that failed in a row; for each name */
 static struct looks {
-	unsigned int denied, mounted, foreign, lacking;
+	unsigned int denied, mounted, foreign;
 } looks[2];
 
 /* Whether the error of a look passes by itself.  If not, a message was printed. */
@@ -162,7 +165,7 @@ static bool look_again(enum name name)
 	case EMFILE:
 	case ENFILE:
 	case ENOMEM:
-		if (!l->lacking++ && !args->quiet)
+		if (!atomic_exchange(&shared->lacking[name], true) && !args->quiet)
 			message("can't open the queue '%s': %s; trying again", name_text(name),
 				strerror(errno));
 		pause_ms(PAUSE_MS);
@@ -214,7 +217,11 @@ static bool failed_is_removed(void)
 
 static void report_removed(enum name name, const char *then)
 {
-	if (!atomic_exchange(&shared->removed[name], true) && !args->quiet)
+	if (atomic_exchange(&shared->removed[name], true))
+		return;
+	/* Not by report_new(): other workers can still lack what the first one has got. */
+	shared->lacking[name] = false;
+	if (!args->quiet)
 		message("the queue '%s'%s was removed%s", name_text(name),
 			name == QUEUE ? "" : " of --failed-to", then);
 }
@@ -254,7 +261,7 @@ bool follow(int *status)
 	return false;
 }
 
-bool add_failed(const struct wq_item *item)
+const char *add_failed(const struct wq_item *item)
 {
 	int added = 0, found, err = 0;
 
@@ -269,8 +276,13 @@ bool add_failed(const struct wq_item *item)
 			failed_foreign = !has_owner(failed_queue, FAILED_TO);
 			if (failed_foreign)
 				report_foreign(failed_queue, FAILED_TO);
+			else
+				report_new(FAILED_TO);
 		}
 	} while (found > 0 && !failed_foreign);
-	errno = found || failed_foreign ? EIDRM : err;
-	return !found && !failed_foreign && added >= 0;
+	if (found < 0)
+		return "it was removed";
+	if (failed_foreign)
+		return "the new one belongs to another user";
+	return added < 0 ? strerror(err) : NULL;
 }

@@ -28,8 +28,9 @@ bool follow(int *status);
 
 /*
  * Add a key to the queue of --failed-to.  The keys of a queue that was removed are dropped, so this is
- * no such queue afterwards: with --follow it is a new one of the same owner.
+ * no such queue afterwards: with --follow it is a new one of the same owner.  NULL: the key was added;
+ * otherwise why it was not.
  */
-bool add_failed(const struct wq_item *item);
+const char *add_failed(const struct wq_item *item);
 
 #endif /* RUN_NAMES_H */

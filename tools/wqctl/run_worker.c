@@ -73,18 +73,18 @@ static void report_given_up(struct slot *slot, const struct wq_item *item, int s
 /* Park a key, or move it to the queue of --failed-to.  Waits for it report that it failed. */
 static void give_up(struct slot *slot, const struct wq_item *item, int status)
 {
+	const char *why = failed_queue >= 0 ? add_failed(item) : NULL;
 	int result;
 
-	if (failed_queue >= 0 && add_failed(item)) {
+	if (failed_queue >= 0 && !why) {
 		report_given_up(slot, item, status, "and moved");
 		if (wq_done_with(queue, item, 0, WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET) < 0)
 			report_no_done(slot, item);
 		return;
 	}
-	if (failed_queue >= 0)
+	if (why)
 		message("can't add the key '%s' to the queue '%s': %s; it is parked",
-			key_text(item->key, item->len), args->failed_to,
-			errno == EIDRM ? "it was removed" : strerror(errno));
+			key_text(item->key, item->len), args->failed_to, why);
 	result = done_failed(item, WQ_OUTCOME_GIVE_UP, status);
 	if (result == -1)
 		report_no_done(slot, item);

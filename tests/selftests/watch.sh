@@ -439,6 +439,37 @@ test_watch_follow_of_a_file_sees_links_and_directories_replaced() {
 	ends_with 0
 }
 
+test_watch_follow_of_a_file_waits_for_a_directory_that_it_may_not_open() {
+	local pid
+	mkdir "$files/"{one,two}
+	echo one >"$files/one/f"
+	echo two >"$files/two/g"
+	chown 1234 "$files/two"
+	chmod 711 "$files/two"
+	ln -s one/f "$files/link"
+	setpriv --bounding-set=-dac_override,-dac_read_search "$WQCTL" watch --follow "fs:$files/link" -- cat \
+		>"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo first >"$files/one/f"; has_line "$out" first; }
+	eventually changed
+	ln -s two/g "$files/link.new"
+	mv -T "$files/link.new" "$files/link"
+	eventually says "is no longer watched: its path leads to another place; watch waits"
+	# a look later
+	nap 2
+	has_no "messages" "watched again" "$(<"$dir/said")"
+	rm "$files/two/g"
+	chmod 755 "$files/two"
+	nap 2
+	echo second >"$files/two/g"
+	eventually has_line "$out" second
+	# the name in that directory, too
+	changed() { echo third >"$files/two/g"; has_line "$out" third; }
+	eventually changed
+	kill $pid
+	ends_with 0
+}
+
 test_watch_of_a_file_ends_if_its_path_leads_to_another_place() {
 	local pid
 	config_map "$files/d" 2026_1 version-0

@@ -210,13 +210,22 @@ static bool open_dir(struct spec *s, const char *path)
 	return s->fs.fd >= 0;
 }
 
+static void spec_end(struct spec *s)
+{
+	if (s->fs.fd >= 0)
+		close(s->fs.fd);
+	free(s->rules);
+	free(s->dir);
+	free(s->path);
+	free(s->name);
+}
+
 /* The rule for one entry of the directory. */
 static bool only_name(struct spec *s, const char *name)
 {
 	size_t size;
 	FILE *out;
 
-	free(s->rules);
 	out = open_memstream(&s->rules, &size);
 	if (out)
 		fprintf(out, "%c/", WQ_FS_ONLY);
@@ -237,48 +246,82 @@ static uint64_t mount_id(int fd)
 }
 
 /*
- * The path of an open file without links, to be freed; NULL: it was removed, or is not readable.  The
- * kernel has followed the links, as it does for a command: realpath() ignores fs.protected_symlinks.
+ * The path of an open file without links, to be freed; NULL: /proc is not mounted, or the file was
+ * removed.  The kernel has followed the links, as it does for a command: realpath() ignores
+ * fs.protected_symlinks.
  */
 static char *path_of(int fd)
 {
-	struct stat is, at;
-	char link[32], *path;
+	char link[32];
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	path = realpath(link, NULL);
-	if (path && !fstat(fd, &is) && !stat(path, &at) && is.st_dev == at.st_dev &&
-	    is.st_ino == at.st_ino)
-		return path;
-	free(path);
-	return NULL;
+	return realpath(link, NULL);
+}
+
+/* Whether the directory has the file by this name.  Any part of its path can be swapped meanwhile. */
+static bool is_in(int dir, const char *name, int fd)
+{
+	struct stat is, at;
+
+	if (fstat(fd, &is) || fstatat(dir, name, &at, AT_SYMLINK_NOFOLLOW))
+		return false;
+	if (is.st_dev == at.st_dev && is.st_ino == at.st_ino)
+		return true;
+	errno = ESTALE;
+	return false;
 }
 
 /*
- * Open the directory that has the file, as editors put another file in its place.  That of a file that
- * is a mount point itself has no changes of the file.  False: errno is set, EXDEV for a mount point.
+ * Set directory, name and rules of an empty @s to where the path of a file leads, and open the
+ * directory, as editors put another file in the place of the file.  The directory of a file that is a
+ * mount point itself has no changes of the file.  False: errno is set, EXDEV for a mount point, and
+ * ESTALE if the path was swapped meanwhile; @s has what was found.
  */
-static bool open_file(struct spec *s, const char *path)
+static bool find_file(struct spec *s, const char *path)
 {
-	int fd = open(path, O_PATH | O_CLOEXEC);
+	int fd = open(path, O_PATH | O_CLOEXEC), err;
 	char *real = fd < 0 ? NULL : path_of(fd), *name = real ? strrchr(real, '/') : NULL;
 	bool ok = false;
 
 	if (name) {
-		free(s->dir);
-		free(s->name);
 		*name = '\0';
 		s->dir = strdup(name > real ? real : "/");
 		s->name = strdup(name + 1);
-		ok = s->dir && s->name && open_dir(s, s->dir) && only_name(s, s->name);
+		ok = s->dir && s->name && open_dir(s, s->dir) && is_in(s->fs.fd, s->name, fd) &&
+		     only_name(s, s->name);
 	}
 	if (ok && mount_id(fd) != mount_id(s->fs.fd)) {
 		errno = EXDEV;
 		ok = false;
 	}
+	err = errno;
 	free(real);
 	if (fd >= 0)
 		close(fd);
+	errno = err;
+	return ok;
+}
+
+/* find_file(), which leaves @s as it is if it fails. */
+static bool open_file(struct spec *s, const char *path)
+{
+	struct spec found = { .fs.fd = -1 }, old = *s;
+	bool ok = find_file(&found, path);
+	int err = errno;
+
+	if (ok) {
+		s->dir = found.dir;
+		s->name = found.name;
+		s->rules = found.rules;
+		s->fs.fd = found.fs.fd;
+		s->fs.rules = found.fs.rules;
+		s->fs.rules_size = found.fs.rules_size;
+		old.path = NULL;
+		spec_end(&old);
+	} else {
+		spec_end(&found);
+	}
+	errno = err;
 	return ok;
 }
 
@@ -290,7 +333,6 @@ static bool parse_file(struct spec *s, const struct args *a, const char *path)
 	}
 	s->file = path;
 	s->path = absolute(path);
-	errno = 0;
 	if (s->path && open_file(s, path))
 		return true;
 	if (errno == EXDEV)
@@ -298,7 +340,8 @@ static bool parse_file(struct spec *s, const struct args *a, const char *path)
 			path);
 	else
 		message("can't find the directory of the file '%s': %s", path,
-			errno ? strerror(errno) : "/proc is not mounted, or the file was removed");
+			errno == ENOENT ? "/proc is not mounted, or the file was removed" :
+			errno == ESTALE ? "the file was replaced just now" : strerror(errno));
 	return false;
 }
 
@@ -379,16 +422,6 @@ static bool parse_spec(struct spec *s, const struct args *a, const char *text)
 	}
 	message("'%s' is nothing to watch; give fs:DIRECTORY, net:TABLE or bpf:CHANNEL", text);
 	return false;
-}
-
-static void spec_end(struct spec *s)
-{
-	if (s->fs.fd >= 0)
-		close(s->fs.fd);
-	free(s->rules);
-	free(s->dir);
-	free(s->path);
-	free(s->name);
 }
 
 /* The kernel refuses the source: find out which of its patterns is the reason. */
@@ -659,7 +692,7 @@ static bool file_moved(void)
 	struct stat dir;
 	bool moved;
 
-	if (open_file(&now, watch.spec.path))
+	if (find_file(&now, watch.spec.path))
 		moved = !fstat(now.fs.fd, &dir) &&
 			(dir.st_dev != watch.dir.st_dev || dir.st_ino != watch.dir.st_ino ||
 			 strcmp(now.name, watch.spec.name));
@@ -675,10 +708,10 @@ static bool watch_open(void)
 	char *mount = NULL;
 	bool same;
 
-	/* A file is where its path leads.  If there is none, it can come back where it was. */
+	/* A file is where its path leads.  If it leads nowhere, the file can come back where it was. */
 	if (!watch.spec.dir || (watch.spec.file && open_file(&watch.spec, watch.spec.path)))
 		return true;
-	if (watch.spec.file && errno == EXDEV)
+	if (watch.spec.file && errno != ENOENT)
 		return false;
 	watch_close();
 	if (open_dir(&watch.spec, watch.spec.dir))

@@ -632,11 +632,11 @@ static void fs_freeing_mark(struct fsnotify_mark *mark, struct fsnotify_group *g
 	spin_unlock(&fs_lock);
 	/*
 	 * The mark on the directory pins its inode until this function returns.  From then on
-	 * src->inode may be another inode's address.  An unmount clears s_root first.  The links
-	 * show nothing: a server of FUSE may report 0 for each directory.
+	 * src->inode may be another inode's address.  The last unmount drops s_active to 0 before
+	 * anything else.  The links show nothing: a server of FUSE may report 0 for each directory.
 	 */
 	if (!above)
-		fs_end(src, READ_ONCE(src->inode->i_sb->s_root) ? ENOENT : ENODEV);
+		fs_end(src, atomic_read(&src->inode->i_sb->s_active) ? ENOENT : ENODEV);
 }
 
 /* The mark on a super block ends.  Those on its inodes have ended before, or end, too. */

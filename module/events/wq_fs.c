@@ -29,7 +29,9 @@
  * it is read from the dcache, as the dcache does for d_path: under RCU, repeated if a rename came
  * in between (rename_lock), the second time with that lock.  The parents of a dentry cannot go away
  * before the grace period of RCU.  The lock is one of the whole machine, so a path that is longer
- * than PATH_MAX is not looked up.
+ * than PATH_MAX is not looked up.  The walk of nearest_root() is longer: WQ_FS_WALK directories
+ * without the lock, beyond which all sources of the tree get the mark of all, and WQ_FS_DEPTH with
+ * it.
  *
  * Events come from tasks that hold locks of the file system.  The handler does not wait for memory,
  * and takes no locks but rename_lock, the spinlocks of an inode and a dentry, and those of wq.
@@ -71,6 +73,7 @@
 
 #define WQ_FS_NAMES	(WQ_FS_MOVED_FROM | WQ_FS_MOVED_TO | WQ_FS_CREATE | WQ_FS_DELETE)
 #define WQ_FS_ANCESTORS	16	/* generations of processes that are looked at */
+#define WQ_FS_WALK	65536	/* directories that are looked at for an event */
 #define WQ_FS_DEPTH	2048	/* directories that are looked at with rename_lock */
 /* In the mask of a mark on the root of a tree.  No event and no other watcher has this bit. */
 #define WQ_FS_ROOT	FS_Q_OVERFLOW
@@ -220,7 +223,11 @@ static bool path_prepend(struct fs_path *p, const struct qstr *name)
 	return true;
 }
 
-/* Whether a walk that ended at @d has not come to the root of the file system. */
+/*
+ * Whether a walk that ended at @d has not come to the root of the file system.  An NFS that is
+ * mounted by several of its directories has as many roots, and a directory that a source watches
+ * may be above another root.  So the end at any root but s_root is unknown.
+ */
 static bool is_unconnected(const struct dentry *d)
 {
 	return d != d->d_sb->s_root;
@@ -396,7 +403,8 @@ static noinline_for_stack void add_event(const struct fs_source *src, const stru
 
 /*
  * Of @d and the directories above it, the nearest one that a source of a tree watches; or NULL.
- * @left: how many of them are looked at, at most; receives how many of these were not needed
+ * @left: how many of them are looked at, at most; receives what is left of it, 0: the walk has not
+ *	come to its end
  */
 static const struct dentry *root_walk(const struct dentry *d, bool *unknown, u32 *left)
 {
@@ -418,26 +426,32 @@ static const struct dentry *root_walk(const struct dentry *d, bool *unknown, u32
 
 /*
  * The task that changes a file pays for the depth of its directory, without a lock.  If a walk that
- * did not fit were unknown, any user could leave marks for the sources of all by a deep directory.
+ * is longer than a path were unknown, any user could leave marks for the sources of all by a deep
+ * directory.  But the walk cannot be preempted on some kernels, so that a directory below more than
+ * WQ_FS_WALK others leaves these marks.
  *
  * A rename during the walk can hide a source, so the walk is repeated with rename_lock, which is
- * one of the whole machine.  If the directory is too deep for that, the events of the rename stand
- * for the change.
+ * one of the whole machine.  If the directory is too deep for that, the first walk counts: for what
+ * it has missed, the events of the rename stand.
  */
-static const struct dentry *nearest_root(const struct dentry *d, bool *unknown)
+static const struct dentry *nearest_root(const struct dentry *d, bool *unknown, u32 *left)
 {
 	unsigned int seq = read_seqbegin(&rename_lock);
-	u32 left = U32_MAX;
-	const struct dentry *root = root_walk(d, unknown, &left);
+	u32 before = *left, locked_left = WQ_FS_DEPTH;
+	const struct dentry *root = root_walk(d, unknown, left), *locked_root;
+	bool locked_unknown = false;
 
-	if (read_seqretry(&rename_lock, seq) && U32_MAX - left < WQ_FS_DEPTH) {
-		*unknown = false;
-		left = WQ_FS_DEPTH;
-		read_seqlock_excl(&rename_lock);
-		root = root_walk(d, unknown, &left);
-		read_sequnlock_excl(&rename_lock);
-	}
-	return root;
+	if (!*left)
+		*unknown = true;
+	if (!read_seqretry(&rename_lock, seq) || before - *left >= WQ_FS_DEPTH)
+		return root;
+	read_seqlock_excl(&rename_lock);
+	locked_root = root_walk(d, &locked_unknown, &locked_left);
+	read_sequnlock_excl(&rename_lock);
+	if (!locked_left)
+		return root;
+	*unknown = locked_unknown;
+	return locked_root;
 }
 
 /*
@@ -450,9 +464,10 @@ static void tree_event(const struct fs_tree *tree, const struct fs_event *ev)
 	const struct dentry *d = ev->d, *root;
 	const struct fs_source *src;
 	bool unknown = !d;
+	u32 left = WQ_FS_WALK;
 
 	while (d) {
-		root = nearest_root(d, &unknown);
+		root = nearest_root(d, &unknown, &left);
 		if (!root)
 			break;
 		hlist_for_each_entry_rcu(src, &tree->sources, link)
@@ -495,23 +510,24 @@ static bool name_holds(const struct dentry *d)
 static bool event_of_unhashed(struct fs_event *ev, struct dentry *d, struct dentry **alias)
 {
 	struct inode *inode = d_inode(d);
+	bool is_one;
 	u32 nlink;
 
 	if (!inode)
 		return false;
 	nlink = READ_ONCE(inode->i_nlink);
+	is_one = nlink <= 1 && !S_ISDIR(inode->i_mode);
+	if (is_one)
+		*alias = d_find_alias(inode);
 	/*
 	 * The removal of the last name has a key of its own.  0 links alone do not show it: a server
-	 * of FUSE may report them for each file, and take a name out of the cache.
+	 * of FUSE may report them for each file, also for one with other names, and take a name out
+	 * of the cache.
 	 */
-	if (!nlink && (cant_mount(d) || is_tmpfile(d) || is_in_casefold(d)))
+	if (!nlink && !*alias && (cant_mount(d) || is_tmpfile(d) || is_in_casefold(d)))
 		return false;
-	ev->lost = true;
-	if (nlink <= 1 && !S_ISDIR(inode->i_mode)) {
-		*alias = d_find_alias(inode);
-		ev->d = *alias ?: d;
-		ev->lost = !*alias && !name_holds(d);
-	}
+	ev->d = *alias ?: d;
+	ev->lost = !*alias && !(is_one && name_holds(d));
 	return true;
 }
 

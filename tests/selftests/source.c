@@ -873,8 +873,8 @@ TEST_F(source, a_file_linked_into_the_tree_and_written_by_a_name_outside_has_no_
 
 #ifndef FAULTS	/* User-mode Linux has no FUSE. */
 /*
- * A server of FUSE with one file, "f", which reports 0 links for all.  Once *@changed is set, another file
- * has the name.
+ * A server of FUSE, which reports 0 links for all.  It has a file "f", and one with all other names.  Once
+ * *@changed is set, a third file has the name "f".
  */
 static void serve(int fuse, const bool *changed)
 {
@@ -907,7 +907,7 @@ static void serve(int fuse, const bool *changed)
 			size = sizeof(out.init);
 			break;
 		case FUSE_LOOKUP:
-			id = *changed ? 3 : 2;
+			id = strcmp((char *)(head + 1), "f") ? 4 : *changed ? 3 : 2;
 			out.entry.nodeid = out.entry.attr.ino = id;
 			out.entry.attr.mode = S_IFREG | 0600;
 			size = sizeof(out.entry);
@@ -926,6 +926,7 @@ static void serve(int fuse, const bool *changed)
 			out.write.size = ((struct fuse_write_in *)(head + 1))->size;
 			size = sizeof(out.write);
 			break;
+		case FUSE_UNLINK:
 		case FUSE_RELEASE:
 		case FUSE_RELEASEDIR:
 			break;
@@ -969,6 +970,17 @@ TEST_F(source, files_of_FUSE_with_0_links_are_not_taken_for_removed)
 	ASSERT_EQ(0, st.st_nlink);
 	ASSERT_EQ(1, write(file, "x", 1));
 	EXPECT_TRUE(next_is(self->q, "/"));
+	EXPECT_EQ(0, close(file));
+	sleep_ms(50);
+	drop_all(self->q);
+	/* One of two names is removed. */
+	file = open("m/g", O_WRONLY);
+	ASSERT_LE(0, file);
+	ASSERT_EQ(0, stat("m/h", &st));
+	ASSERT_EQ(0, unlink("m/g"));
+	EXPECT_TRUE(next_is(self->q, "g"));
+	ASSERT_EQ(1, write(file, "x", 1));
+	EXPECT_TRUE(next_is(self->q, "h"));
 	EXPECT_EQ(0, close(file));
 	sleep_ms(50);
 	drop_all(self->q);
@@ -1669,6 +1681,20 @@ TEST_F(source, changes_in_a_deep_directory_elsewhere_leave_no_mark)
 	ASSERT_EQ(0, unlink("a"));
 	EXPECT_TRUE(none_is_left(self->q));
 	EXPECT_EQ(0, first(self->q).state);
+}
+
+/* A walk without an end would keep the CPU. */
+TEST_F(source, a_change_below_65536_directories_leaves_the_mark_of_all)
+{
+	ASSERT_EQ(0, mkdir("../elsewhere", 0755));
+	ASSERT_EQ(0, chdir("../elsewhere"));
+	for (int i = 0; i < 65536; i++) {
+		ASSERT_EQ(0, mkdir("d", 0755));
+		ASSERT_EQ(0, chdir("d"));
+	}
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	put("a");
+	EXPECT_TRUE(next_is(self->q, "/"));
 }
 
 TEST_F(source, a_path_of_PATH_MAX_bytes_leaves_the_mark_of_all_and_a_shorter_one_of_a_directory)

@@ -224,10 +224,10 @@ static inline struct wq_entry *wq_ranked_entry(struct wq_rank *r)
 
 /*
  * Prefetch an entry and its rank, which together have three cache lines.  The orders have the gain.
- * Inline, as all functions that only prefetch: otherwise the compiler may drop the call as one
- * without effects.
+ * Always inline, as all functions that only prefetch: otherwise the compiler may drop the call as
+ * one without effects.
  */
-static inline void wq_rank_prefetch(const struct wq_entry *e)
+static __always_inline void wq_rank_prefetch(const struct wq_entry *e)
 {
 	prefetchw(wq_rank_of(e));
 	prefetchw(e);

@@ -419,7 +419,7 @@ static noinline __cold bool spill_remove(struct wq_table *t, struct wq_entry *e)
  * of its entries, can be fetched now, and also the bucket of the split after that.  With a million
  * keys, an add takes 254 ns without this, and 202 with it.
  */
-static void table_prefetch_split(const struct wq_table *t)
+static __always_inline void table_prefetch_split(const struct wq_table *t)
 {
 	const struct wq_bucket *b = bucket_sibling(t, t->buckets);
 	unsigned int i;

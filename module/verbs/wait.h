@@ -56,8 +56,8 @@ static inline s64 wq_time_left(s64 deadline)
 }
 
 /* One look of a get.  Inline in the verbs whose first look mostly finds a key. */
-static inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
-			     int (*get)(struct wq_cs *cs, void *arg), void *arg)
+static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
+				      int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
 	struct wq_cs cs __uninitialized;
 	int ret;

@@ -53,26 +53,33 @@ static inline s64 wq_heap_due(const struct wq_heap *h)
  *	added		with		the key
  *	with a delay	(no flag)	has the earlier one of both times, as in client-go
  *			KEEP_FIRST	keeps its time
- *			TAKE_LATEST	has the new time, but see wq_delay_limit()
+ *			TAKE_LATEST	has the new time, but see wq_delay_defer()
  *			COALESCE	has no delay if it is ready
+ *			RATE_LIMITED	has no delay if it is ready and join_retry is set: its run is
+ *					the retry
  *	without one	(no flag)	is ready, and keeps its time for one run more
  *			DROP_DELAY	is ready, and has no delay any more
  *			join_retry	keeps its time, if that is the one of its retry
  */
+
+static inline s64 wq_delay_due(const struct wq_heap *h, const struct wq_entry *e)
+{
+	return wq_heap_slot(h, e->heap)->due;
+}
 
 /* Whether an add with a delay until @due moves the pending time of @e. */
 static inline bool wq_delay_moves(const struct wq_heap *h, const struct wq_entry *e, s64 due,
 				  u32 flags)
 {
 	return flags & WQ_ADD_TAKE_LATEST ||
-	       (!(flags & WQ_ADD_KEEP_FIRST) && due < wq_heap_slot(h, e->heap)->due);
+	       (!(flags & WQ_ADD_KEEP_FIRST) && due < wq_delay_due(h, e));
 }
 
 /*
  * The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.max_defer.
- * @e may be delayed already.
+ * If @e is not delayed yet, this sets its limit.
  */
-static inline s64 wq_delay_limit(const struct wq_entry *e, s64 due, s64 now, s64 max_defer)
+static inline s64 wq_delay_defer(struct wq_entry *e, s64 due, s64 now, s64 max_defer)
 {
 	struct wq_rank *rank = wq_rank_of(e);
 
@@ -112,10 +119,5 @@ int wq_delay_reserve(struct wq_heap *h, const struct wq_entry *e, struct wq_vec_
 		     gfp_t gfp);
 int wq_delay_set(struct wq_heap *h, struct wq_entry *e, s64 due, u32 flags);
 void wq_delay_clear(struct wq_heap *h, struct wq_entry *e);
-
-static inline s64 wq_delay_due(const struct wq_heap *h, const struct wq_entry *e)
-{
-	return wq_heap_slot(h, e->heap)->due;
-}
 
 #endif /* _WQ_DELAY_H */

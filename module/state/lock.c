@@ -30,7 +30,10 @@
  *	bytes of the user		all of wr_wait of queues that lack bytes, see base/quota.c
  *	shut down			all of getters, by wq_shut(), and all of wr_wait, EPOLLOUT,
  *					so that they see EPOLLERR
- *	a controller stops		all of getters, by wq_controller_stop()
+ *	a getter ends without a key	as many of getters as keys are available, by wq_pass_on(),
+ *					see below
+ *	a controller with a pool starts	as many of getters as keys are available, by wq_pass_on()
+ *	a controller with threads stops	all of getters, by threads_join()
  *	no get can find a key any more	all of getters, rd_wait and wr_wait, EPOLLHUP
  *	deserted			all of getters, rd_wait and wr_wait, EPOLLPRI
  *	a run or a drain has ended	all of wq_fence.waiters, see base/fence.c
@@ -274,8 +277,8 @@ void wq_wake_for_times(struct wq *q)
 }
 
 /*
- * A getter was woken, or may have been, and takes no key: wake others for the keys that are
- * available, @most of them.
+ * Wake getters for the keys that are available, @most of them: a getter was woken, or may have been,
+ * and takes no key, or the workers of a new controller have become getters.
  */
 void wq_pass_on(struct wq *q, u32 most)
 {

@@ -68,7 +68,7 @@ int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	if (q->prioritized)
 		wq_priority_delay(e, level_of_add(e, op));
 	if (unlikely(q->max_defer))
-		due = wq_delay_limit(e, due, wq_now(cs), q->max_defer);
+		due = wq_delay_defer(e, due, wq_now(cs), q->max_defer);
 	ret = wq_delay_set(&q->heap, e, due, op->flags);
 	trace_wq_delay(q, e, delay, true);
 	wq_arm(cs, wq_heap_due(&q->heap));
@@ -165,7 +165,7 @@ void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e)
 	wq_dispose(cs, e);
 }
 
-/* The add of a key failed that was new or @idle: it is that again. */
+/* An add has failed.  Remove the key if it was new, or make it idle again if it was @idle. */
 void wq_undo_enter(struct wq_cs *cs, struct wq_entry *e, bool idle)
 {
 	wq_assert_locked(cs);

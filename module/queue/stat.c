@@ -23,7 +23,7 @@
 #include "state/times.h"
 
 /* Adds that were coalesced. */
-static u64 wq_coalesced(const struct wq *q)
+static u64 coalesced(const struct wq *q)
 {
 	u64 sum = 0;
 	int cpu;
@@ -38,7 +38,7 @@ static u64 wq_coalesced(const struct wq *q)
 }
 
 /* Keys that need a run, which client-go calls depth: ready, or dirty in processing. */
-static u32 wq_depth(const struct wq *q)
+static u32 depth(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	/* This follows from the conservation of runs, see struct wq_stat. */
@@ -158,7 +158,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *ready_by_
 	struct wq *q = c->q;
 	struct wq_cs lock, *cs = &lock;
 
-	*st = (struct wq_stat){ .size = sizeof(*st), .coalesced = wq_coalesced(q) };
+	*st = (struct wq_stat){ .size = sizeof(*st), .coalesced = coalesced(q) };
 	strscpy(st->name, q->name, sizeof(st->name));
 	if (ready_by_priority)
 		memset32(ready_by_priority, WQ_PRIORITY_UNUSED, WQ_PRIORITIES);
@@ -181,7 +181,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_consumer_stats);
  * @st: receives them; @st->held counts the keys got by the kernel API
  *
  * Embedded entries count as keys, but not in @st->keys and @st->max_keys.  Keys are not counted by
- * level: @st->ready_by_priority is 0.  The owner, group and mode are 0.
+ * priority: @st->ready_by_priority is 0.  The owner, group and mode are 0.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.

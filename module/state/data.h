@@ -98,7 +98,7 @@ struct wq {
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
 	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
 	bool no_map;			/* C: its creator chose that, or data caches alias */
-	u64 __percpu *coalesced;	/* adds that were coalesced, see wq_coalesced() */
+	u64 __percpu *coalesced;	/* adds that were coalesced */
 	const struct wq_policy_ops *policy; /* L: NULL: fifo; only changes to NULL */
 	struct wq_counters *map;	/* L: NULL until the first WQ_IOC_MAP; then constant */
 	void *policy_data;		/* C; the queue's own, if neither FIFO nor OTHER */

@@ -49,7 +49,7 @@ VALUE(sources, GAUGE, data_race(q->nr_sources), "sources", "wq_sources",
 VALUE(ended_sources, GAUGE, q->nr_ended, "ended_sources", "wq_ended_sources",
 	"Attached sources that have ended, because what they watched is gone.")
 
-VALUE(depth, GAUGE, wq_depth(q), "depth", "workqueue_depth",
+VALUE(depth, GAUGE, depth(q), "depth", "workqueue_depth",
 	"Keys that need a run: ready, or added again while they are processed.")
 VALUE(ready, GAUGE, wq_nr_ready(q), "ready", "wq_ready_keys",
 	"Keys that wait for a get.")

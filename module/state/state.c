@@ -318,13 +318,13 @@ void wq_renew_lease(struct wq_cs *cs, struct wq_entry *e)
 		wq_lease_stop(e);
 }
 
-/* wq_drop_hold() for callers that are not frequent. */
+/* __wq_drop_hold() for callers that are not frequent. */
 static void drop_hold(struct wq_cs *cs, struct wq_entry *e)
 {
-	wq_drop_hold(cs, e);
+	__wq_drop_hold(cs, e);
 }
 
-/* __wq_unhold() for callers that are not frequent. */
+/* __wq_unhold() for callers that are not frequent, with the one copy of drop_hold(). */
 void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
 	drop_hold(cs, e);

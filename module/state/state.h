@@ -221,7 +221,7 @@ static inline void wq_end_run(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* Take an entry away from its consumer.  The policy still counts it as handed out. */
-static __always_inline void wq_drop_hold(struct wq_cs *cs, struct wq_entry *e)
+static __always_inline void __wq_drop_hold(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq_consumer *c = e->consumer;
 	struct wq *q = cs->q;
@@ -250,7 +250,7 @@ static __always_inline void wq_drop_hold(struct wq_cs *cs, struct wq_entry *e)
 /* End the run of an entry. */
 static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
-	wq_drop_hold(cs, e);
+	__wq_drop_hold(cs, e);
 	if (unlikely(cs->q->releases))
 		wq_release(cs, e);
 }

@@ -41,7 +41,7 @@ u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq
 }
 
 /* wq_key_info.holder of an entry that @c holds. */
-static u32 wq_holder(const struct wq_consumer *c)
+static u32 holder(const struct wq_consumer *c)
 {
 	struct pid_namespace *ns;
 	u32 nr = 0;
@@ -102,7 +102,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 	if (lease >= 0)
 		info->lease = max_t(s64, 0, lease - wq_now(cs));
 	if (e->state & ENTRY_PROCESSING)
-		info->holder = wq_holder(e->consumer);
+		info->holder = holder(e->consumer);
 	if (unlikely((e->state & (ENTRY_PARKED | ENTRY_PROCESSING)) == ENTRY_PARKED))
 		park_info(e, info);
 	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY | ENTRY_PARKED)) {
@@ -113,8 +113,8 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 	}
 }
 
-static int wq_report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
-		     struct wq_key_info *info)
+static int report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+		  struct wq_key_info *info)
 {
 	wq_assert_locked(cs);
 	if (!e || !wq_key_bits(cs->q, c, e))
@@ -145,7 +145,7 @@ int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 w
 	e = wq_lookup(&cs, op->hash, op->key, op->len);
 	if (e)
 		wq_catch_up_entry(&cs, e);
-	ret = wq_report(&cs, c, e, info);
+	ret = report(&cs, c, e, info);
 	switch (what) {
 	case WQ_DO_CANCEL:
 		if (!ret)

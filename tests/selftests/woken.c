@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "wq_test.h"
 
+#include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -28,6 +29,30 @@ static int share_a_cpu(void)
 	return sched_setaffinity(0, sizeof(one), &one);
 }
 
+/* The thread of the kernel with this name for the CPU, or -1. */
+static pid_t thread_of_cpu(const char *kind)
+{
+	char name[32], path[300], comm[32];
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	pid_t pid = -1;
+
+	snprintf(name, sizeof(name), "%s/%d\n", kind, sched_getcpu());
+	while (dir && pid < 0 && (entry = readdir(dir))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		f = fopen(path, "r");
+		if (f && fgets(comm, sizeof(comm), f) && !strcmp(comm, name))
+			pid = atoi(entry->d_name);
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return pid;
+}
+
 /*
  * A softirq that is raised outside of an interrupt, as by RCU on a kernel with one CPU, wakes this
  * thread.  While the thread waits for the CPU, interrupts leave the timer's softirq to it.  So it has
@@ -35,24 +60,23 @@ static int share_a_cpu(void)
  */
 static int raise_softirq_thread(bool raise)
 {
-	struct sched_param p = { .sched_priority = raise ? 2 : 0 };
-	char name[32], path[32], comm[32];
+	static struct sched_param old;
+	static int policy;
+	struct sched_param p = { .sched_priority = 2 };
+	pid_t pid = thread_of_cpu("ktimers");	/* with PREEMPT_RT */
 
-	snprintf(name, sizeof(name), "ksoftirqd/%d\n", sched_getcpu());
-	for (pid_t pid = 2; pid < 1000; pid++) {
-		bool found;
-		FILE *f;
-
-		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-		f = fopen(path, "r");
-		found = f && fgets(comm, sizeof(comm), f) && !strcmp(comm, name);
-		if (f)
-			fclose(f);
-		if (found)
-			return sched_setscheduler(pid, raise ? SCHED_FIFO : SCHED_OTHER, &p);
+	if (pid < 0)
+		pid = thread_of_cpu("ksoftirqd");
+	if (pid < 0) {
+		errno = ESRCH;
+		return -1;
 	}
-	errno = ESRCH;
-	return -1;
+	if (!raise)
+		return sched_setscheduler(pid, policy, &old);
+	policy = sched_getscheduler(pid);
+	if (policy < 0 || sched_getparam(pid, &old))
+		return -1;
+	return sched_setscheduler(pid, SCHED_FIFO, &p);
 }
 
 static int hold_cpu(bool hold)

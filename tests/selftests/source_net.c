@@ -26,8 +26,19 @@ static int attach_net(int q, __u32 tables)
 	return attach_op(q, &op, "net", &args, sizeof(args));
 }
 
+#define ROOM	"nsenter -t 1 -n sysctl -n net.core.rmem_default"
+
+static int set_room_of_sockets(int bytes)
+{
+	char text[100];
+
+	snprintf(text, sizeof(text), ROOM "=%d >/dev/null", bytes);
+	return system(text);
+}
+
 FIXTURE(net) {
 	int q;
+	int room;	/* what the test has to set again, or 0 */
 };
 
 FIXTURE_SETUP(net)
@@ -44,6 +55,8 @@ FIXTURE_TEARDOWN(net)
 {
 	if (!getenv("SOURCES"))
 		return;
+	if (self->room)
+		EXPECT_EQ(0, set_room_of_sockets(self->room));
 	close(self->q);
 	EXPECT_TRUE(module_leaves("wq_net"));
 }
@@ -473,8 +486,6 @@ TEST_F(net, a_message_of_a_process_to_the_socket_of_the_sources_is_refused)
 	close(fd);
 }
 
-#define ROOM	"nsenter -t 1 -n sysctl -n net.core.rmem_default"
-
 /* The bytes of messages that wait in a new socket, at most.  A namespace does not see the setting. */
 static int room_of_sockets(void)
 {
@@ -486,14 +497,6 @@ static int room_of_sockets(void)
 		pclose(in);
 	}
 	return bytes;
-}
-
-static int set_room_of_sockets(int bytes)
-{
-	char text[100];
-
-	snprintf(text, sizeof(text), ROOM "=%d >/dev/null", bytes);
-	return system(text);
 }
 
 /* Send messages to all that listen to links, which are longer than their room.  Never returns. */
@@ -559,9 +562,11 @@ TEST_F_TIMEOUT(net, messages_that_the_kernel_drops_leave_the_marks_of_their_tabl
 	pid_t senders[2];
 
 	ASSERT_LT(0, room);
+	self->room = room;
 	ASSERT_EQ(0, set_room_of_sockets(4096));
 	EXPECT_EQ(1, attach_net(self->q, 0));
 	ASSERT_EQ(0, set_room_of_sockets(room));
+	self->room = 0;
 	for (int i = 0; i < ARRAY_SIZE(senders); i++) {
 		senders[i] = child();
 		if (!senders[i])

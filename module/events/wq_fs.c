@@ -506,6 +506,17 @@ static bool name_holds(const struct dentry *d)
 	return is_in_casefold(d) && !cant_mount(d) && !is_tmpfile(d);
 }
 
+/*
+ * Whether an unhashed dentry of a file with 0 links has lost its name by a removal.  Such a name
+ * cannot be mounted on, but for one that was removed with its directory, as in debugfs.
+ * Only a file system that checks names again takes one out of the cache that is not removed.
+ */
+static bool is_removed(const struct dentry *d)
+{
+	return cant_mount(d) || IS_DEADDIR(d_inode(READ_ONCE(d->d_parent))) ||
+	       !(READ_ONCE(d->d_flags) & DCACHE_OP_REVALIDATE);
+}
+
 /* event_of() for an unhashed dentry, which the caller holds. */
 static bool event_of_unhashed(struct fs_event *ev, struct dentry *d, struct dentry **alias)
 {
@@ -524,7 +535,7 @@ static bool event_of_unhashed(struct fs_event *ev, struct dentry *d, struct dent
 	 * of FUSE may report them for each file, also for one with other names, and take a name out
 	 * of the cache.
 	 */
-	if (!nlink && !*alias && (cant_mount(d) || is_tmpfile(d) || is_in_casefold(d)))
+	if (!nlink && !*alias && (is_removed(d) || is_tmpfile(d) || is_in_casefold(d)))
 		return false;
 	ev->d = *alias ?: d;
 	ev->lost = !*alias && !(is_one && name_holds(d));

@@ -993,6 +993,38 @@ TEST_F(source, files_of_FUSE_with_0_links_are_not_taken_for_removed)
 }
 #endif
 
+#ifndef FAULTS	/* The directories of queues are tested elsewhere. */
+/* debugfs removes a directory with all files in it, and the names can be mounted on as before. */
+TEST_F(source, changes_of_open_files_that_debugfs_has_removed_leave_no_mark)
+{
+	struct wq_attrs attrs = { .size = sizeof(attrs), .flags = EXCL, .mode = 0600 };
+	char path[256];
+	int q = q_dev(O_RDWR), file;
+
+	snprintf(attrs.name, sizeof(attrs.name), "source-%d", getpid());
+	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &attrs));
+	ASSERT_TRUE(has_directory(attrs.name));
+	snprintf(path, sizeof(path), DEBUGFS_WQ "/%s/state", attrs.name);
+	file = open(path, O_RDONLY);
+	ASSERT_LE(0, file);
+	self->fs.fd = open(DEBUGFS_WQ, O_PATH);
+	ASSERT_EQ(1, attach_fs(self->q, &self->fs, 0));
+	ASSERT_EQ(0, fchmod(file, 0440));
+	snprintf(path, sizeof(path), "%s/state", attrs.name);
+	EXPECT_TRUE(next_is(self->q, path));
+	ASSERT_EQ(0, q_unlink(attrs.name));
+	close(q);
+	snprintf(path, sizeof(path), DEBUGFS_WQ "/%s", attrs.name);
+	ASSERT_EVENTUALLY(access(path, F_OK));
+	sleep_ms(50);
+	drop_all(self->q);
+	ASSERT_EQ(0, fchmod(file, 0400));
+	sleep_ms(50);
+	EXPECT_TRUE(none_is_left(self->q));
+	close(file);
+}
+#endif
+
 /* kernfs reports a change with the inodes of the file and of its directory, without a dentry. */
 TEST_F(source, changes_of_files_of_kernfs_have_keys)
 {

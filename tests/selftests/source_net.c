@@ -561,6 +561,9 @@ TEST_F_TIMEOUT(net, messages_that_the_kernel_drops_leave_the_marks_of_their_tabl
 	int room = room_of_sockets(), round, named = RULES;
 	pid_t senders[2];
 
+	/* There the reader keeps up with the senders. */
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU, on which the kernel drops no message");
 	ASSERT_LT(0, room);
 	self->room = room;
 	ASSERT_EQ(0, set_room_of_sockets(4096));

@@ -125,17 +125,13 @@ def _source_tree(definition: Definition, package: str) -> Path:
 
 def lost_options(fragment: str, config: str) -> list[str]:
     """The lines of a fragment that a configuration did not take: kconfig drops in silence
-    what it can't have."""
+    what it can't have.  The last of two lines for an option counts."""
     have = set(config.splitlines())
     names = {line.partition("=")[0] for line in have if line.startswith("CONFIG_")}
-    lost = []
-    for line in fragment.splitlines():
-        if not line.startswith("CONFIG_"):
-            continue
-        name, _, value = line.partition("=")
-        if name in names if value == "n" else line not in have:
-            lost.append(line)
-    return lost
+    wanted = dict(line.split("=", 1) for line in fragment.splitlines()
+                  if line.startswith("CONFIG_"))
+    return [f"{name}={value}" for name, value in wanted.items()
+            if (name in names if value == "n" else f"{name}={value}" not in have)]
 
 
 def _compiled(log: Path) -> str:

@@ -28,8 +28,8 @@ const (
 	maxPause = 100 * time.Millisecond
 )
 
-// maxTogether bounds the keys of one call, and its adds before the last key. maxFailures bounds the adds that count as failures of a
-// key: no queue counts more.
+// maxTogether bounds the keys of one call, and its adds before the last key. maxFailures bounds the
+// adds that count as failures of a key: no queue counts more.
 const (
 	maxTogether = 1024
 	maxFailures = 65535

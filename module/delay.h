@@ -55,8 +55,8 @@ static inline s64 wq_heap_due(const struct wq_heap *h)
  *			KEEP_FIRST	keeps its time
  *			TAKE_LATEST	has the new time, but see wq_delay_defer()
  *			COALESCE	has no delay if it is ready
- *			RATE_LIMITED	has no delay if it is ready and join_retry is set: its run is
- *					the retry
+ *			RATE_LIMITED	has no delay if it is ready and join_retry is set:
+ *					its run is the retry
  *	without one	(no flag)	is ready, and keeps its time for one run more
  *			DROP_DELAY	is ready, and has no delay any more
  *			join_retry	keeps its time, if that is the one of its retry

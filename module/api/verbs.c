@@ -171,9 +171,9 @@ EXPORT_SYMBOL_GPL(wq_add_many);
  *	a retry only if it has a delay.
  *
  * The other adds have priority 0.  If a key is added several times before its run starts, the
- * highest priority counts.  If an add raises a key that is ready, the key goes behind the
- * ready keys of its new priority.  An add during a run counts for the next run.  The priority of a delayed add counts
- * when the delay ends.
+ * highest priority counts.  If an add raises a key that is ready, the key goes behind the ready
+ * keys of its new priority.  An add during a run counts for the next run.  The priority of a
+ * delayed add counts when the delay ends.
  *
  * A key that is added again by the outcome of its run, or whose run is lost, keeps the priority of
  * that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least at the priority of the run.

@@ -385,7 +385,7 @@ struct wq_limiter_spec {
 #define WQ_MAX_PRIORITY		127	/* the highest priority */
 #define WQ_PRIORITIES		256	/* number of priorities */
 #define WQ_DEFAULT_AGEING	16	/* wq_attrs.order_arg 0 of WQ_ORDER_PRIORITY */
-#define WQ_NO_AGEING		1	/* wq_attrs.order_arg: gets take the highest priority only */
+#define WQ_NO_AGEING		1	/* wq_attrs.order_arg: lower priorities can starve */
 #define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
@@ -443,10 +443,10 @@ struct wq_limiter_spec {
  *	at most this long after it began, or at its first end if that is later.  So a key that is
  *	added again and again is still run.  0: no bound
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
- * @order_arg: PRIORITY: one get in each @order_arg is for the next lower priority that has
- *	keys, up to WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends the
- *	group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes of
- *	the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
+ * @order_arg: PRIORITY: one get in each @order_arg is for the next lower priority that has keys, up
+ *	to WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends
+ *	the group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes
+ *	of the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
  *	limit.  Else must be 0
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
@@ -470,11 +470,11 @@ struct wq_limiter_spec {
  *
  * Priorities of WQ_ORDER_PRIORITY: gets take keys of the highest priority first, and keys of one
  * priority in the order in which they became ready.  If a key is added several times before its run
- * starts, the highest priority counts.  If an add raises a ready key, the key goes behind the ready keys of
- * its new priority.  An add during a run counts for the next run.  The priority of a delayed add
- * counts from the end of the delay on.  A key that RETRY or AFTER adds again, or whose run is given
- * back, keeps the priority of that run.  An add with WQ_ADD_RATE_LIMITED during a run is at least
- * at the priority of the run.
+ * starts, the highest priority counts.  If an add raises a ready key, the key goes behind the ready
+ * keys of its new priority.  An add during a run counts for the next run.  The priority of a
+ * delayed add counts from the end of the delay on.  A key that RETRY or AFTER adds again, or whose
+ * run is given back, keeps the priority of that run.  An add with WQ_ADD_RATE_LIMITED during a run
+ * is at least at the priority of the run.
  *
  * Ageing: one get in each @order_arg takes the first key of the next lower priority that has keys,
  * and after the lowest priority one of the highest.  It skips the priority that the get before took

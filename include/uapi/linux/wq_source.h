@@ -235,9 +235,9 @@ struct wq_source_op {
  * makes have none, as for inotify.  Files of sysfs and cgroup v2 have keys for the changes that the
  * kernel reports to inotify, for instance of cgroup.events.
  *
- * If a file system reports 0 links for the watched directory, as some servers of FUSE do, the kernel
- * takes the directory for removed when it leaves the cache of names.  Then the source ends, as the
- * watch of inotify does.
+ * If a file system reports 0 links for the watched directory, as some servers of FUSE do, the
+ * kernel takes the directory for removed when it leaves the cache of names.  Then the source ends,
+ * as the watch of inotify does.
  *
  * A path of 4,096 bytes or more, relative to the directory, is not looked up: the mark of all ("/")
  * stands for changes there.

@@ -531,9 +531,9 @@ static bool event_of_unhashed(struct fs_event *ev, struct dentry *d, struct dent
 	if (is_one)
 		*alias = d_find_alias(inode);
 	/*
-	 * The removal of the last name has a key of its own.  0 links alone do not show it: a server
-	 * of FUSE may report them for each file, also for one with other names, and take a name out
-	 * of the cache.
+	 * The removal of the last name has a key of its own.  0 links alone do not show it: a
+	 * server of FUSE may report them for each file, also for one with other names, and take a
+	 * name out of the cache.
 	 */
 	if (!nlink && !*alias && (is_removed(d) || is_tmpfile(d) || is_in_casefold(d)))
 		return false;

@@ -274,7 +274,7 @@ static noinline int source_defer_key(struct wq_source *s, const void *key, size_
 	return wq_add_with(s->q, &op, GFP_ATOMIC);
 }
 
-/* An add of @key has returned @ret.  The rare case is no part of it, because it needs a large frame. */
+/* An add of @key has returned @ret.  The rare case is apart, because it needs a large frame. */
 static inline int source_defer(struct wq_source *s, int ret, const void *key, size_t len,
 			       int priority)
 {

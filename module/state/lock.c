@@ -277,8 +277,8 @@ void wq_wake_for_times(struct wq *q)
 }
 
 /*
- * Wake getters for the keys that are available, @most of them: a getter was woken, or may have been,
- * and takes no key, or the workers of a new controller have become getters.
+ * Wake getters for the keys that are available, @most of them: a getter was woken, or may have
+ * been, and takes no key, or the workers of a new controller have become getters.
  */
 void wq_pass_on(struct wq *q, u32 most)
 {

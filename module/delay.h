@@ -54,7 +54,7 @@ static inline s64 wq_heap_due(const struct wq_heap *h)
  *	with a delay	(no flag)	has the earlier one of both times, as in client-go
  *			KEEP_FIRST	keeps its time
  *			TAKE_LATEST	has the new time, but see wq_delay_defer()
- *			COALESCE	has no delay if it is ready
+ *			COALESCE	has no delay if it is dirty
  *			RATE_LIMITED	has no delay if it is ready and join_retry is set:
  *					its run is the retry
  *	without one	(no flag)	is ready, and keeps its time for one run more
@@ -91,7 +91,7 @@ static inline s64 wq_delay_defer(struct wq_entry *e, s64 due, s64 now, s64 max_d
 	return min(due, rank->limit);
 }
 
-/* Whether an add with a delay needs none, because the key is ready. */
+/* Whether an add with a delay needs none, because the key is dirty. */
 static inline bool wq_delay_is_needless(const struct wq_entry *e, u32 flags)
 {
 	return flags & WQ_ADD_COALESCE && e->state & ENTRY_DIRTY;

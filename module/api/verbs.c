@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Verbs of the kernel API.  The most frequent ones, wq_add(), wq_get() and wq_done(),
- * are in wq_core.c, and those that shut down are in queue/queue.c.
+ * are in wq_core.c, wq_pause() and wq_shutdown() in queue/queue.c, wq_kick_many() in state/park.c,
+ * and wq_drain() in api/controller.c.
  */
 #include <linux/bug.h>
 #include <linux/export.h>

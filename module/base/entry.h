@@ -25,7 +25,7 @@
 #define ENTRY_PROCESSING	BIT(1)	/* a consumer holds it */
 #define ENTRY_REQUEUED		BIT(2)	/* with DIRTY: in wq.requeued, not in the policy */
 #define ENTRY_DELAYED		BIT(3)	/* in the heap; combines with each of the above */
-#define ENTRY_RETAINED		BIT(4)	/* alone: idle, its failures are remembered */
+#define ENTRY_RETAINED		BIT(4)	/* alone: needs no run, its failures are remembered */
 #define ENTRY_IDLE		BIT(5)	/* alone: in wq.idle, for the key's next add */
 #define ENTRY_PARKED		BIT(6)	/* alone: in wq.parked; with PROCESSING: after the run */
 
@@ -48,7 +48,7 @@ struct wq_key {
 
 /* The lease of an entry, see base/lease.c. */
 struct wq_lease {
-	struct list_head link;	/* in wq_leases.list while the lease runs, else empty */
+	struct list_head link;	/* in wq.leases while the lease runs, else empty */
 	s64 end;		/* ns on the queue's clock */
 };
 
@@ -223,7 +223,7 @@ static inline struct wq_entry *wq_ranked_entry(struct wq_rank *r)
 }
 
 /*
- * Prefetch an entry and its rank, which together have three cache lines.  The orders have the gain.
+ * Prefetch an entry and its rank, which are in up to three cache lines.  The orders have the gain.
  * Always inline, as all functions that only prefetch: otherwise the compiler may drop the call as
  * one without effects.
  */

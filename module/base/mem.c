@@ -2,11 +2,11 @@
 /*
  * The memory of a queue: which memory cgroup is charged, and how many bytes there are.
  *
- * The queue of a process keeps the memory cgroup of its maker.  All memory that lives as long as
- * the queue or a key is allocated by wq_mem_alloc().  So the maker's cgroup is charged, also if
- * another process, a source, a BPF program or the kernel adds the key.  Nothing is taken from the
- * reserves of the kernel, and no process is killed for the memory: the allocation fails instead.
- * tests/static/floors checks that no file allocates in another way.
+ * The queue of a process keeps the memory cgroup of its maker.  All memory that keys need is
+ * allocated by wq_mem_alloc().  So the maker's cgroup is charged, also if another process, a
+ * source, a BPF program or the kernel adds the key.  Nothing is taken from the reserves of the
+ * kernel, and no process is killed for the memory: the allocation fails instead.  The maker itself
+ * allocates struct wq and the limiter in another way.  tests/static/floors counts such allocations.
  *
  * The queue of a kernel module has no cgroup, unless wq_params.account is set.  Its memory is
  * charged to nobody, but for keys that a process adds by /dev/wq.  These are charged to that

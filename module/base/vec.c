@@ -3,7 +3,7 @@
  * A vector in segments of 4 KiB, the memory of the table and of the heap.
  *
  * It never moves an element and never allocates more than 4 KiB at once.  So it can
- * grow under a spinlock, in constant time, up to 2^18 segments.
+ * grow under a spinlock, in constant time, up to 2^18 segments (32-bit kernels: 2^20).
  *
  * Why not genradix: that frees memory only as a whole, and a queue must return the
  * memory of a million keys once they are done.  Why not kvrealloc(): it copies, 32 MiB

@@ -9,7 +9,7 @@
  * An array that is optional is left out if its number in the caller's struct is 0.  No pointer made
  * of it is compared with NULL: on a 32-bit kernel other numbers become NULL, too, and have to fail.
  *
- * A verb copies its struct out itself if it fails and has changed it, see dev/ioctl.c.
+ * A verb copies its struct out itself if it has changed it, also if it fails, see dev/ioctl.c.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>

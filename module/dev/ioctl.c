@@ -4,12 +4,12 @@
  *
  * WQ_IOC_OPEN binds a file of /dev/wq to a queue once, and a file of wqueue is bound by its open.
  *
- * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, and the verb
- * works on that copy.  If the row has .copy_out and the verb succeeds, wq_ioctl() copies the
- * struct out.  The verbs on arrays and list copy it out themselves when they have changed it.  A
- * struct that was not changed is not copied out, so that the error of the verb is not replaced by
- * EFAULT.  The struct's size is read twice, and the value of the first read counts.  All else is
- * read once.
+ * Each verb is a row of wq_verbs[].  wq_ioctl() copies the verb's struct in, and the verb works on
+ * that copy.  If the row has .copy_out and the verb succeeds, wq_ioctl() copies the struct out.
+ * The verbs on arrays, of attributes and of sources copy it out themselves when they have changed
+ * it, and so does list if a signal ends it.  A struct that was not changed is not copied out, so
+ * that the error of the verb is not replaced by EFAULT.  The struct's size is read twice, and the
+ * value of the first read counts.  All else is read once.
  */
 #include <linux/cred.h>
 #include <linux/file.h>

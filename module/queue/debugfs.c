@@ -6,12 +6,13 @@
  *
  *	wq/NAME/metrics		the statistics, from the table in state/stat_table.h
  *	wq/NAME/attributes	the attributes but the limiter, with times in ns
- *	wq/NAME/state		which keys are held by which process, the longest run
- *				first, and which are ready, those given back first and then
- *				the oldest first
+ *	wq/NAME/state		the keys that are held, with their processes, the ready
+ *				keys, the delayed key that is due first, and the parked keys
  *
- * At most WQ_SHOWN_KEYS keys of each kind are shown.  They are copied under the lock, and made
- * texts without it.  The ready keys of a kernel module's own order are only counted.
+ * The keys of the process with the longest run come first.  Ready keys that were given back come
+ * first, and then the oldest ones.  At most WQ_SHOWN_KEYS held, ready and parked keys each are
+ * shown.  They are copied under the lock, and made texts without it.  The ready keys that a kernel
+ * module's own policy has are only counted.
  */
 #include <linux/debugfs.h>
 #include <linux/list.h>

@@ -3,11 +3,11 @@
  * The life of a queue: it is allocated, paused, shut down, drained, purged and freed.
  *
  * A queue is counted by references: one of wq_create(), one of its name, one of each open file.
- * The last wq_put() ends it: all keys that it holds are lost, and its user is no longer charged.  A
- * wait must not keep the queue alive, so it pins its memory alone, without what its keys needed.
- * The user stays charged for the bytes of the memory.  The queue itself no longer counts, because
- * the pin may be another user's, whose waits are limited.  A queue never opens again after a shut
- * down.
+ * The last wq_put() ends it: all keys that it holds are lost, and its user is no longer charged for
+ * them.  A wait must not keep the queue alive, so it pins its memory alone, without what its keys
+ * needed.  The user stays charged for the bytes of the memory.  The queue itself no longer counts,
+ * because the pin may be another user's, whose waits are limited.  A queue never opens again after
+ * a shut down.
  *
  * The end of a queue takes time in proportion to its keys.  So the task that drops the last
  * reference ends the queue, at its own cost, and holds no lock meanwhile.  Two cases differ:
@@ -116,9 +116,10 @@ static struct wq *queues_turn(void)
 }
 
 /*
- * The shrinker.  Entries of former keys, see state/idle.c, are the only memory that a queue can do
- * without.  The kernel asks for it when it needs memory, and the shrinker removes idle entries of
- * one queue after the other, WQ_BATCH in a hold of the queue's lock.
+ * The shrinker.  The only memory that a queue can do without is that of idle entries, and of
+ * removed entries that are kept for new keys, see state/idle.c.  The kernel asks for it when it
+ * needs memory.  The shrinker frees it in one queue after the other, WQ_BATCH idle entries in a
+ * hold of the queue's lock.
  *
  * A queue whose lock is taken is left out: on PREEMPT_RT its holder may be a process that has used
  * up its CPU time, and must not hold up all that need memory.

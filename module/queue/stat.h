@@ -9,7 +9,7 @@
 
 void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *ready_by_priority);
 
-/* Consumers that hold keys, in the order of their first keys; the lock is held. */
+/* Consumers that hold keys, in the order of their oldest runs; the lock is held. */
 struct wq_consumer *wq_running_first(struct wq *q);
 struct wq_consumer *wq_running_next(struct wq *q, struct wq_consumer *c);
 

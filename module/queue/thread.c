@@ -33,8 +33,8 @@
  * WQ_RETRY_MAX at most.  As a getter that was woken is no longer in the wait queue, the next one is
  * woken then.
  *
- * So the timer expires at most once for each call, and a few times more if those that it woke do
- * not run.  Moreover it expires at most once in wq.slack.
+ * So the timer expires at most once for each call, and at these growing intervals while the
+ * processes that it woke do not run.  Moreover it expires at most once in wq.slack.
  *
  * The end of a pause must not depend on a call: a poller that waits for room does not wake
  * for a key, and may be the only process that uses the queue.  So the timer ends pauses
@@ -115,7 +115,7 @@ static int thread_fn(void *arg)
 	if (q->freezable)
 		set_freezable();
 	for (;;) {
-		/* Pairs with the wake-up in wq_unlock(), see the head of state/lock.c. */
+		/* Pairs with the wake-up in wq_rearm(), see the head of this file. */
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (kthread_should_stop())
 			break;

@@ -123,7 +123,7 @@ struct wq {
 	u32 nr_requeued;		/* L: entries in requeued */
 	u32 nr_processing;		/* L: entries that live consumers hold */
 	u32 nr_idle;			/* L: entries in idle */
-	struct list_head fifo;		/* L: ready entries, in the order of their adds */
+	struct list_head fifo;		/* L: ready entries, by when they became ready */
 	struct list_head idle;		/* L: idle entries, the longest idle one first */
 	u64 adds;			/* L: statistics, see struct wq_stat */
 
@@ -142,7 +142,7 @@ struct wq {
 	s64 armed;			/* L: latest time at which times are handled next */
 	struct list_head leases;	/* L: running leases, by their end */
 	u64 starts;			/* L: sum of the times at which held entries were got */
-	struct rb_root_cached running;	/* L: consumers by the start of their first entry */
+	struct rb_root_cached running;	/* L: consumers by the start of their oldest run */
 	struct wq_hist waits;		/* L */
 	struct wq_hist works;		/* L */
 	u64 given_back;			/* L: statistics, see struct wq_stat */

@@ -3,11 +3,12 @@
  * Idle entries: former keys, kept for the next add of their key.
  *
  * Idle entries stay in the table for a while, so that the next add of their key neither allocates
- * nor changes the table.  They are former keys: no verb but add finds them, and they do not count
- * as keys.  wq.idle has them in the order in which they became idle.  If it has as many as it may
- * have, most further entries are removed as soon as they are idle, and one in WQ_IDLE_TURN replaces
- * the first of the list.  So many keys that are added once cost little more than without the list,
- * and a key that is added often has its place in the list soon, and keeps it.
+ * nor changes the table.  They are former keys: only add, disable and restore find them, and they
+ * do not count as keys.  wq.idle has them in the order in which they became idle.  If it has as
+ * many as it may have, most further entries are removed as soon as they are idle, and one in
+ * WQ_IDLE_TURN replaces the first of the list.  So many keys that are added once cost little more
+ * than without the list, and a key that is added often has its place in the list soon, and keeps
+ * it.
  */
 #include "state/idle.h"
 

@@ -5,7 +5,8 @@
  * wq.lock protects all of a queue.  Interrupts are off while it is held, so that an add works
  * from any context but NMI.  A struct wq_cs on the stack stands for one hold of the lock, and
  * wq_unlock() does all that follows from the changes: it wakes waiters, wakes the thread or sets
- * the timer, and frees entries.  A hold handles at most WQ_BATCH keys.
+ * the timer, and frees entries.  A hold handles at most WQ_BATCH keys, and beside them at most
+ * WQ_BATCH delays and leases that have ended.
  *
  * Wait queues: each kind of waiter has its own, so that no wake-up goes to a waiter that cannot use
  * it.
@@ -30,8 +31,9 @@
  *	bytes of the user		all of wr_wait of queues that lack bytes, see base/quota.c
  *	shut down			all of getters, by wq_shut(), and all of wr_wait, EPOLLOUT,
  *					so that they see EPOLLERR
- *	a getter ends without a key	as many of getters as keys are available, by wq_pass_on(),
- *					see below
+ *	a get has waited		one of getters if a key is available, by wq_pass_on(), see
+ *					below
+ *	a worker ends			as many of getters as keys are available, by wq_pass_on()
  *	a controller with a pool starts	as many of getters as keys are available, by wq_pass_on()
  *	a controller with threads stops	all of getters, by threads_join()
  *	no get can find a key any more	all of getters, rd_wait and wr_wait, EPOLLHUP

@@ -100,7 +100,7 @@ static inline void __wq_lock(struct wq_cs *cs, struct wq *q)
 	spin_lock_irqsave(&q->lock, cs->flags);
 }
 
-/* Whether gets are paused, for a waker, which does not hold the lock any more, see "Pauses". */
+/* Whether gets are paused, for a waker, which does not hold the lock any more, see state/lock.c. */
 static inline bool wq_gets_paused(const struct wq *q)
 {
 	return READ_ONCE(q->paused) & WQ_PAUSE_GETS;

@@ -8,7 +8,7 @@
 #include "state/data.h"
 
 /**
- * struct wq_op - one key on its way through a verb on an array
+ * struct wq_op - one key on its way through a verb
  * @key: the key
  * @hash: its hash, computed before the lock is taken; not set if the entry is found by @token
  * @len: its length in bytes

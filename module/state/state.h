@@ -4,13 +4,13 @@
  *
  * wq_entry.state has one of these values:
  *
- *  0                        wq_retire_if_unused() makes it idle, or removes it; an embedded entry
- *                           that has nothing to do
+ *  0                        a disabled key or an embedded entry that needs no run; any other entry
+ *                           is made idle or removed by wq_retire_if_unused()
  *  DIRTY                    ready, in wq.fifo or in the ordering policy
  *  DIRTY | REQUEUED         ready, in wq.requeued, which is handed out first
  *  PROCESSING               in its consumer's list
  *  PROCESSING | DIRTY       in its consumer's list, and ready again after done
- *  RETAINED                 idle, but the limiter uses its failures
+ *  RETAINED                 needs no run, but the limiter uses its failures
  *  IDLE                     idle, the queue does not know the key; in wq.idle
  *  PARKED                   given up, in wq.parked, see state/park.c
  *  PROCESSING | PARKED      in its consumer's list, and parked after done
@@ -145,7 +145,8 @@ static inline int __wq_set_dirty(struct wq_cs *cs, struct wq_entry *e)
 /*
  * The caller has stored that the entry is no longer dirty, with a full barrier after the store.
  * Change the counter of the key, so that the marks of earlier adds are no longer valid, see
- * wq_counters_mark().  Each function that clears ENTRY_DIRTY calls this.
+ * wq_counters_mark().  Each function that clears ENTRY_DIRTY calls this, but for the retry of a
+ * queue with join_retry, which has no map.
  */
 static inline void wq_void_marks(struct wq_cs *cs, const struct wq_entry *e)
 {

@@ -17,11 +17,11 @@
  *  - idle: its wait queue entry is in wq.getters
  *  - in a turn: its work item is pending or running, and the entry is in no list
  *
- * A wake-up takes the entry out of wq.getters, with the lock of that held, and queues the work
- * item.  A turn processes keys until none is ready.  Then it adds the entry and looks once more,
- * see the head of state/lock.c.  If a key is ready by then, the turn takes the entry out and goes
- * on.  If a wake-up was first, the next turn is pending, and this one ends.  A workqueue never runs
- * a work item twice at once.
+ * A wake-up takes the entry out of wq.getters, with the lock of wq.getters held, and queues the
+ * work item.  A turn processes keys until none is ready.  Then it adds the entry and looks once
+ * more, see the head of state/lock.c.  If a key is ready by then, the turn takes the entry out and
+ * goes on.  If a wake-up was first, the next turn is pending, and this one ends.  A workqueue never
+ * runs a work item twice at once.
  *
  * A frozen pool runs no turn before its thaw, so a wake-up during a freeze goes on to the next
  * getter.  A pool whose other work items use all of its places delays the key, too.  wq can't see

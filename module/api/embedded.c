@@ -12,11 +12,11 @@
  * be freed after its queue was destroyed.
  *
  * Processes must not see an embedded entry, as it has no key that a get could copy.  So the
- * queue has no mode.  It has no leases either: an expired lease would end a run although the
- * object's owner relies on the end of the run.
+ * queue has no mode.  It has no leases either: after an expired lease the run would count as ended,
+ * and the owner could free the object while the consumer still uses it.
  *
  * Waits: the fence of a wait is on the waiter's stack, see base/fence.c, so a wait needs no
- * memory. A waiter uses the object for the last time in the hold of the lock in which its wait
+ * memory.  A waiter uses the object for the last time in the hold of the lock in which its wait
  * begins, or in which it gives the wait up.  The end of the run takes the fence off the entry, and
  * undoes the disable of wq_embedded_cancel_sync(), in the hold of done.  wq_embedded_exit() refuses
  * adds, and drops or waits for each run.  So after that no wait is left that would use the object,
@@ -32,7 +32,7 @@
  * Exit without a wait: wq_embedded_exit_async() stores the function that releases the object, and
  * marks the entry as one that a task waits for.  So the end of the run looks at it in the hold of
  * done, beside the fences, and the function is called after that hold.  A run that is taken away,
- * by wq_destroy(), ends like that, too.  From then on the entry refuses adds, so no other run
+ * by wq_destroy(), ends like that, too.  From the call on, the entry refuses adds, so no other run
  * begins.  So when the run has ended, nothing but the release uses the entry, and next_released,
  * which takes the place of q, needs no lock.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Replacements for interfaces that some kernels since 6.1 do not have.  The rest of wq is
- * written for the newest spelling.  A macro is tested for rather than a version, if there is
- * one, because stable kernels carry backports.
+ * written for the newest spelling.  If a macro shows whether an interface is there, the
+ * macro is tested and not the version, because stable kernels carry backports.
  */
 #ifndef _WQ_COMPAT_H
 #define _WQ_COMPAT_H

@@ -7,9 +7,9 @@
  * result of its own run.
  *
  * A key has at most one run in progress and one run to come, so mostly it has up to two fences.  A
- * fence does not learn when its run begins.  Instead it has the token of the run before its own: a
- * get changes the token of the entry, so a fence whose token differs from that of the entry is that
- * of the run in progress.  Thereby a get does nothing for fences, and a done tests one bit,
+ * fence does not learn when its run begins.  Instead it has the token of the run before its own.  A
+ * get changes the token of the entry, so if the tokens of fence and entry differ, the fence stands
+ * for the run in progress.  Thereby a get does nothing for fences, and a done tests one bit,
  * wq_entry.waited, which is set while the entry has fences.  After the last wait was given up, the
  * bit stays set until the end of the run.  wq_embedded_exit_async() sets it without a fence.
  *

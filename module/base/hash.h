@@ -2,14 +2,14 @@
 /*
  * The hash of keys.
  *
- * A queue that processes may open uses SipHash: a user chooses keys there, and can list them in
- * the order of their hashes.  In a queue of a kernel module that no process can open, keys of
- * up to WQ_PAIR_MAX bytes have a pair-multiply-shift hash (M. Thorup, "High Speed Hashing for
- * Integers and Strings", arXiv 1504.06804, section 3.3).  For a key of 16 bytes it takes a third of
+ * A queue that processes may open uses SipHash: a user chooses keys there, and can list them in the
+ * order of their hashes.  In a queue of a kernel module that no process can open, keys of up to
+ * WQ_PAIR_MAX bytes have a pair-multiply-shift hash (M. Thorup, "High Speed Hashing for Integers
+ * and Strings", arXiv 1504.06804, section 3.3).  For a key of 16 bytes it takes a third of
  * SipHash's instructions.  It is strongly universal: two different keys that are chosen without
  * knowledge of the secret have equal hashes with a probability of 2^-32.  The secret can be
- * computed from a few hashes, which is not so with SipHash.  That would cost time alone, because
- * the table bounds the cost of equal hashes.
+ * computed from a few hashes, which is not so with SipHash.  An attacker with the secret can make
+ * operations slower and nothing else, and the table bounds the cost of equal hashes.
  *
  * The hash of words x[0], x[1], ... of 32 bits is the upper half of
  *

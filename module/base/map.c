@@ -124,7 +124,7 @@ void wq_counters_move(struct wq_counters *m, u32 hash)
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_counters_move);
 
-/* No add can be answered any more. */
+/* From now on no mark is valid, so each add of a producer is a call. */
 void wq_counters_retire(struct wq_counters *m)
 {
 	WRITE_ONCE(m->page->generation, 0);

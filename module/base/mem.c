@@ -66,7 +66,7 @@ void wq_mem_init(struct wq_mem *m, gfp_t gfp)
 #ifdef CONFIG_MEMCG
 	if (!(gfp & __GFP_ACCOUNT) || mem_cgroup_disabled())
 		return;
-	/* A source makes a queue for the maker of its own queue. */
+	/* A queue that a source makes is charged as the queue of the source is. */
 	m->memcg = set_active_memcg(NULL);
 	set_active_memcg(m->memcg);
 	if (m->memcg)

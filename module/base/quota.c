@@ -17,7 +17,7 @@
  * charge, as chown(2) does with the quota of a disk.
  *
  * A queue that finds no bytes stands in wq_user.lacking until a queue of the user gives bytes back.
- * Then each of them wakes the pollers that wait for room, and is no longer in the list:
+ * Then each queue in the list wakes its pollers that wait for room, and leaves the list:
  *
  *  - A queue enters the list and then tries once more to charge its bytes.  A release of bytes
  *    looks at the list in the hold of wq_users_lock that uncharges them.  So either the release

@@ -49,7 +49,7 @@ struct wq_spilled {
 #define WQ_SPARE_BUCKETS	4
 
 struct wq_table {
-	unsigned long seq;		/* odd while the table changes, and then another one */
+	unsigned long seq;		/* odd during a change, and different after each */
 	u32 buckets;			/* chains */
 	u32 mask;			/* the bits of a hash that choose a bucket */
 	struct wq_vec vec;		/* the first buckets of all chains; knows the memory */

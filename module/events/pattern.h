@@ -7,9 +7,10 @@
  * number of directories.  A slash at the end matches directories alone.
  *
  * Events are matched while others wait for the locks of the file system, so the cost of a pattern
- * is bounded: the bytes ahead of the first and behind the last asterisk of a name have one place
- * in the name.  The bytes between two asterisks have many, and pattern_inner() counts them for a
- * limit.  So have the names behind a name **, and pattern_deep() counts them.
+ * is bounded.  The bytes ahead of the first and behind the last asterisk of a name can match at one
+ * place alone.  The bytes between two asterisks can match at many places, and pattern_inner()
+ * counts them for a limit.  The names behind a name ** can match at many depths, and pattern_deep()
+ * counts them for another limit.
  */
 #ifndef WQ_EVENTS_PATTERN_H
 #define WQ_EVENTS_PATTERN_H

@@ -29,9 +29,9 @@
  * it is read from the dcache, as the dcache does for d_path: under RCU, repeated if a rename came
  * in between (rename_lock), the second time with that lock.  The parents of a dentry cannot go away
  * before the grace period of RCU.  The lock is one of the whole machine, so a path that is longer
- * than PATH_MAX is not looked up.  The walk of nearest_root() is longer: WQ_FS_WALK directories
- * without the lock, beyond which all sources of the tree get the mark of all, and WQ_FS_DEPTH with
- * it.
+ * than PATH_MAX is not looked up.  The walk of nearest_root() looks at up to WQ_FS_WALK directories
+ * without the lock, and at up to WQ_FS_DEPTH with it.  If a changed directory is deeper than
+ * WQ_FS_WALK, each source of the tree gets the rescan key of all that it watches.
  *
  * Events come from tasks that hold locks of the file system.  The handler does not wait for memory,
  * and takes no locks but rename_lock, the spinlocks of an inode and a dentry, and those of wq.

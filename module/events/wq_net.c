@@ -10,18 +10,17 @@
  *
  * rtnetlink is silent about some changes, such as routes that go with their device.  For these the
  * module has notifiers of links, IPv4 and IPv6 addresses, and neighbours, and a namespace has one
- * of routes for all of its sources, net_ns.fib, because each end of one takes a grace period.  A
+ * of routes for all of its sources, net_ns.fib, because to unregister it takes a grace period.  A
  * notifier finds the sources of the namespace by net_ns.watch, which is read under RCU.  If a
  * change has both, its key is added twice.
  *
  * Links, addresses and neighbours have changed when they are reported, so a consumer that looks
  * sees it.  Other changes are reported before they happen in some cases.  Their keys wait in a
  * queue of the namespace, and a work item passes them on when each change that was in progress has
- * ended:
- * tables change under the RTNL, or with softirqs disabled, which a grace period of RCU waits for.
- * There are two such queues: new keys go to the one while the other one is emptied.  A user chooses
- * how many routes change at a time, so the queues have a limit.  If a key finds no room, the rescan
- * key of its table stands for it.
+ * ended.  Tables change under the RTNL, or with softirqs disabled, which a grace period of RCU
+ * waits for.  There are two such queues: new keys go to the one while the other one is emptied.  A
+ * user chooses how many routes change at a time, so the queues have a limit.  If a key finds no
+ * room, the rescan key of its table stands for it.
  *
  * Lifetimes.  A source has no reference to its namespace:
  *

@@ -6,8 +6,7 @@
  * The last wq_put() ends it: all keys that it holds are lost, and its user is no longer charged for
  * them.  A wait must not keep the queue alive, so it pins its memory alone, without what its keys
  * needed.  The user stays charged for the bytes of the memory.  The queue itself no longer counts,
- * because the pin may be another user's, whose waits are limited.  A queue never opens again after
- * a shut down.
+ * because the pin may be another user's, whose waits are limited.  No call undoes a shut down.
  *
  * The end of a queue takes time in proportion to its keys.  So the task that drops the last
  * reference ends the queue, at its own cost, and holds no lock meanwhile.  Two cases differ:

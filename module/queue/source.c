@@ -43,11 +43,11 @@
  * interrupts disabled: otherwise a BPF program that traces the holder would call, too, and wait
  * behind a writer that waits for the holder.
  *
- * Locks: wq_source.adds, wq_source.lock; wq_source.adds, the locks of the queue.  wq_sources_lock
- * protects the lists of attached and of closed sources.  It is a raw spinlock for the reason that
- * queue/queue.c gives, and a hold handles the WQ_MAX_SOURCES sources of one queue at most.  A
- * source has no reference to its queue: wq_put() closes the sources of a queue before it ends the
- * queue.
+ * Locks: wq_source.lock and the locks of the queue are taken with wq_source.adds held, and not one
+ * with the other.  wq_sources_lock protects the lists of attached and of closed sources.  It is a
+ * raw spinlock for the reason that queue/queue.c gives, and a hold handles the WQ_MAX_SOURCES
+ * sources of one queue at most.  A source has no reference to its queue: wq_put() closes the
+ * sources of a queue before it ends the queue.
  *
  * The user that attaches a source is charged for it until it is freed, see base/quota.c: each
  * source slows the changes that it watches, which can be another user's.  If a user at the limit
@@ -114,7 +114,7 @@
  * @work: adds the mark
  * @turn: jiffies of the earliest next attempt; written by @work, read without a lock
  * @wait: jiffies until the next attempt, if one fails
- * @waiting: @room is in the queue's wait queue; used by @work, and by the task that closes
+ * @waiting: @room is in the queue's wait queue; used by @work, and with @adds held for writing
  * @room: runs @work when there is room
  *
  * Legend: S: protected by wq_sources_lock.

@@ -51,7 +51,7 @@ struct wq_user;
  * @nr_held: L: number of entries in @held and @again
  * @read: L: the entry that the last read(2) of the file returned, while the consumer holds
  *	it, else NULL.  The next read ends its run.
- * @again: L: entries that it holds too, and whose run before was given back
+ * @again: L: entries that it holds, too, and whose last run was given back
  * @refs: the open file, and each source that is attached with it
  * @polled: L: the file was polled, so its process may wait by a poller; only changes to true
  * @nr_ended: L: its sources that have ended, see queue/source.c
@@ -191,12 +191,12 @@ struct wq {
 	kuid_t uid;			/* C: of its creator, and without a name its owner */
 	kgid_t gid;			/* C */
 	struct wq_user *user;		/* L: the user whose quota is charged, or NULL */
-	wait_queue_entry_t lacks_bytes;	/* in a list of user while it lacks bytes, by that lock */
+	wait_queue_entry_t lacks_bytes;	/* in wq_user.lacking while it lacks bytes, by its lock */
 	bool published;			/* C: a kernel module's, with a file in wqueue */
 	bool shown;			/* N: it is to have a directory in debugfs */
 	struct list_head controllers;	/* L: those that run, see api/controller.c */
-	struct list_head sources;	/* as the next by wq_sources_lock, see queue/source.c */
-	u32 nr_sources;			/* sources in the list, and those that are being attached */
+	struct list_head sources;	/* by wq_sources_lock, see queue/source.c */
+	u32 nr_sources;			/* in the list or being attached; by wq_sources_lock */
 	atomic_t marked_sources;	/* sources with a mark: their locks are several */
 	u32 nr_ended;			/* L: sources that have ended */
 	u32 nr_ended_of_files;		/* L: those of them that were attached with a file */

@@ -51,12 +51,12 @@
  * may never look again, as its process ends: then the end of its file does it, see
  * wq_consumer_end().  If another process shares the file, that is later.
  *
- * The key of a file's last read: the next read of the file ends the run of that key first.  Only
- * that can make a key available which is dirty or blocked, so poll of that file reports EPOLLIN.
- * The other files do not, and no wake-up can be for one file.  So such a wake-up is for all of
- * rd_wait, and only if a file that has a key of its last read was polled: when its key becomes
- * dirty, and when the first key of the queue becomes blocked.  While keys are blocked, these files
- * have EPOLLIN already.
+ * The key of a file's last read: the next read of the file ends the run of that key first.  If that
+ * key is dirty, or a key is blocked, the end of the run can make a key available.  So poll of that
+ * file reports EPOLLIN, and poll of other files does not.  A wake-up cannot be for one file, so it
+ * is for all of rd_wait.  It is made only if a file that has a key of its last read was polled:
+ * when its key becomes dirty, and when the first key of the queue becomes blocked.  While keys are
+ * blocked, these files have EPOLLIN already.
  *
  * While gets are paused, keys that become ready wake nobody.  The resume wakes a getter for each
  * ready key, and all readers.  A waker looks at wq.paused after its hold of the lock.  If gets are
@@ -120,7 +120,7 @@ s64 wq_read_clock(struct wq_cs *cs)
 	return cs->now;
 }
 
-/* Ready entries that a get can't have now, see "Blocked keys". */
+/* Ready entries that a get can't have now, see "Blocked keys" in state/state.h. */
 u32 wq_nr_blocked(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);

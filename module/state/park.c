@@ -3,11 +3,11 @@
  * Parked keys, which were given up; cancel, disable and enable of a key.
  *
  * A key is parked when it has failed more often in a row than its queue retries, or when the
- * consumer gives it up.  A parked key stays in the queue and is not handed out, until an add or
- * a kick makes it wait for a run, or a cancel drops it.  An error and a text are the reason, for
- * people.
+ * consumer gives it up.  A parked key stays in the queue and is not handed out, until an add or a
+ * kick makes it wait for a run, or a cancel drops it.  The reason, for people, is an error and a
+ * text.
  *
- * The state machine parks.  wq.parked has the parked entries in the order of their
+ * wq.parked has the parked entries in the order of their
  * parking.  A parked entry needs no memory that can fail: the error is in the place of the index
  * in the heap of delays, because a parked entry is not delayed.  The text is optional.  It
  * is allocated before the lock is taken, and if there is no memory, the key is parked without it.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tracepoints of add, get and done, see state/trace.c.  Their code is out of line, because it
- * has 100 bytes at each place that has it inline, and these have a dozen.
+ * The tracepoints of add, get and done, see state/trace.c.  Their code is out of line: inline, it
+ * would take 100 bytes at each place, and a call of it takes a dozen.
  */
 #ifndef _WQ_TRACE_H
 #define _WQ_TRACE_H

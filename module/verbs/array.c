@@ -238,7 +238,7 @@ void wq_give_back_ops(struct wq *q, struct wq_consumer *c, struct wq_op *ops, un
 EXPORT_SYMBOL_IF_KUNIT(wq_give_back_ops);
 
 /*
- * Whether the run before of the next key was given back.  If a policy does not reveal the key, the
+ * Whether the last run of the next key was given back.  If a policy does not reveal the key, the
  * answer is no.
  */
 bool wq_next_given_back(struct wq_cs *cs)
@@ -296,8 +296,8 @@ static unsigned int get_fifo(struct wq_cs *cs, struct wq_consumer *c,
  * @want: how many, and what there is room for
  * @es: receives the entries
  *
- * A key whose run before was given back is taken alone: it may be the reason, and the keys of its
- * call would be given back with it again and again.
+ * A key whose last run was given back is taken alone: the key may be the reason, and the keys of
+ * the same call would be given back with it again and again.
  *
  * Return: the number of entries; below 0: none, with the error of wq_get_one().
  */

@@ -2,9 +2,9 @@
 /*
  * WQ_DO_RESTORE: enter a key in the state that another queue's list has reported.
  *
- * The queue does not know the key.
- * The state is entered by the steps that an add, a give-back and a park take, so that all counts of
- * the queue agree.  All that can fail comes before the first step.
+ * A restore of a key that the queue knows fails with -EEXIST.  Otherwise the state is entered by
+ * the steps that an add and a park take, so that all counts of the queue agree.  All that can fail
+ * comes before the first step.
  */
 #include <linux/slab.h>
 

@@ -61,7 +61,7 @@
 #include "queue/debugfs.h"
 #include "queue/queue.h"
 #include "state/park.h"
-#include "verbs/wait.h"
+#include "verbs/sleep.h"
 
 #define WQ_MAX_WORKERS	1024
 #define WQ_SHOWN_KEY	128		/* bytes of an escaped key in the log, with its NUL */
@@ -382,7 +382,7 @@ static int threads_create(struct wq_controller *c, unsigned int workers)
 	return 0;
 }
 
-static void threads_run(struct wq_controller *c)
+static void threads_start(struct wq_controller *c)
 {
 	unsigned int i;
 
@@ -481,7 +481,7 @@ static void pool_init(struct wq_controller *c, unsigned int workers)
 }
 
 /* All workers are idle, and are woken for the keys that are ready. */
-static void pool_run(struct wq_controller *c)
+static void pool_start(struct wq_controller *c)
 {
 	struct wq *q = c->params.q;
 	unsigned int i;
@@ -716,9 +716,9 @@ struct wq_controller *wq_controller_start(const struct wq_controller_params *par
 	}
 	controller_list(c);
 	if (c->params.pool)
-		pool_run(c);
+		pool_start(c);
 	else
-		threads_run(c);
+		threads_start(c);
 	return c;
 }
 EXPORT_SYMBOL_GPL(wq_controller_start);

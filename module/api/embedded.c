@@ -51,8 +51,8 @@
 #include "state/idle.h"
 #include "state/park.h"
 #include "verbs/key.h"
+#include "verbs/sleep.h"
 #include "verbs/wait.h"
-#include "verbs/watch.h"
 
 /*
  * CONFIG_DEBUG_OBJECTS: an entry is active from its initialization to wq_embedded_exit().  So

@@ -3,7 +3,7 @@
  * The kernel API for waits for the runs of a key or of a whole queue, and for keys that are
  * disabled.
  *
- * verbs/watch.c has the rules.
+ * verbs/wait.c has the rules.
  *
  * A flush of a whole queue walks its entries: first the keys, by their places in the table, then
  * the embedded entries, by a mark in wq.embedded.  It waits for each entry that is dirty or in
@@ -26,21 +26,21 @@
 #include "api/controller.h"
 #include "state/state.h"
 #include "verbs/key.h"
+#include "verbs/sleep.h"
 #include "verbs/wait.h"
-#include "verbs/watch.h"
 
 /*
  * Begin a wait of the kernel API.  lockdep reports a wait with a lock held that the function of a
  * controller takes.  A controller's own worker may wait for other keys of the queue.
  */
-static int flush_begin_kernel(struct wq *q, struct wq_watch *w)
+static int flush_begin_kernel(struct wq *q, struct wq_key_wait *w)
 {
 	might_sleep();
 	if (!wq_controller_is_own(q, &w->own)) {
 		lock_map_acquire(&q->drain_map);
 		lock_map_release(&q->drain_map);
 	}
-	return wq_flush_begin(q, w, GFP_KERNEL);
+	return wq_wait_begin(q, w, GFP_KERNEL);
 }
 
 static int flush_wait_kernel(struct wq *q, struct wq_fence *f, s64 deadline)
@@ -52,12 +52,12 @@ static int flush_wait_kernel(struct wq *q, struct wq_fence *f, s64 deadline)
 }
 
 /* wq_flush_key() without a wait, from any context. */
-static int flush_look(struct wq *q, struct wq_watch *w)
+static int flush_look(struct wq *q, struct wq_key_wait *w)
 {
 	int ret;
 
 	wq_controller_is_own(q, &w->own);
-	ret = wq_watch_key(q, w, GFP_ATOMIC);
+	ret = wq_wait_join(q, w, GFP_ATOMIC);
 	if (ret)
 		return ret;
 	return w->state & (WQ_KEY_READY | WQ_KEY_PROCESSING) ? -EAGAIN : WQ_END_NO_RUN;
@@ -95,7 +95,7 @@ static int flush_look(struct wq *q, struct wq_watch *w)
  */
 int wq_flush_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {
-	struct wq_watch w = { .c = &q->kernel };
+	struct wq_key_wait w = { .c = &q->kernel };
 	s64 deadline = wq_deadline(timeout);
 	int ret = wq_op_init(q, &w.op, key, len);
 
@@ -138,7 +138,7 @@ EXPORT_SYMBOL_GPL(wq_flush_key);
  */
 int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
 {
-	struct wq_watch w = { .c = &q->kernel, .may_own = !timeout };
+	struct wq_key_wait w = { .c = &q->kernel, .may_own = !timeout };
 	s64 deadline = wq_deadline(timeout);
 	int ret = wq_op_init(q, &w.op, key, len);
 
@@ -146,7 +146,7 @@ int wq_disable_key(struct wq *q, const void *key, size_t len, s64 timeout)
 		return ret;
 	w.op.flags = OP_DISABLE;
 	if (!timeout)
-		return wq_watch_key(q, &w, GFP_ATOMIC) ?: w.state;
+		return wq_wait_join(q, &w, GFP_ATOMIC) ?: w.state;
 	ret = flush_begin_kernel(q, &w);
 	if (ret)
 		return ret;

@@ -19,7 +19,7 @@
 #include "verbs/array.h"
 #include "verbs/key.h"
 #include "verbs/steps.h"
-#include "verbs/wait.h"
+#include "verbs/sleep.h"
 #include "wqueue/mount.h"
 #include "wqueue/name.h"
 

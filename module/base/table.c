@@ -84,7 +84,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "base/bucket.h"
+#include "base/table_bucket.h"
 #include "base/compat.h"
 #include "base/table.h"
 

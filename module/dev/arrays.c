@@ -22,7 +22,7 @@
 #include "state/park.h"
 #include "state/times.h"
 #include "verbs/array.h"
-#include "verbs/wait.h"
+#include "verbs/sleep.h"
 
 struct wq_array {
 	struct wq_file *f;

@@ -12,7 +12,7 @@
 
 #include "dev/call.h"
 #include "state/state.h"
-#include "verbs/wait.h"
+#include "verbs/sleep.h"
 
 #include "base/compat.h"
 

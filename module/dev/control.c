@@ -22,7 +22,7 @@
 #include "state/pause.h"
 #include "verbs/key.h"
 #include "verbs/restore.h"
-#include "verbs/watch.h"
+#include "verbs/wait.h"
 #include "wqueue/mount.h"
 #include "wqueue/name.h"
 
@@ -176,11 +176,11 @@ int wq_verb_pause(struct wq_call *call, void *arg)
 /* Disable a key, and report the bits of its state from before alone. */
 static int disable_key(struct wq_call *call, struct wq_op *op, struct wq_key_info *info)
 {
-	struct wq_watch w = { .op = *op, .c = call->c, .may_own = true };
+	struct wq_key_wait w = { .op = *op, .c = call->c, .may_own = true };
 	int ret;
 
 	w.op.flags = OP_DISABLE;
-	ret = wq_watch_key(call->c->q, &w, GFP_KERNEL_ACCOUNT);
+	ret = wq_wait_join(call->c->q, &w, GFP_KERNEL_ACCOUNT);
 	info->state = w.state;
 	return ret;
 }

@@ -24,7 +24,7 @@
 #include "queue/source.h"
 #include "state/times.h"
 #include "verbs/consumer.h"
-#include "verbs/wait.h"
+#include "verbs/sleep.h"
 #include "wqueue/mount.h"
 
 /*

@@ -20,8 +20,8 @@
 #include "dev/call.h"
 #include "dev/verbs.h"
 #include "queue/queue.h"
+#include "verbs/sleep.h"
 #include "verbs/wait.h"
-#include "verbs/watch.h"
 
 #include "base/compat.h"
 
@@ -120,7 +120,7 @@ static int wait_for_drain(struct wq *q, struct wq_fence **fence)
 
 static int wait_for_key(struct wq_call *call, const struct wq_wait *args, struct wq_fence **fence)
 {
-	struct wq_watch w = {
+	struct wq_key_wait w = {
 		.c = call->c,
 		.may_own = args->flags & WQ_WAIT_OWN,
 		.run = args->flags & WQ_WAIT_RUN,
@@ -134,7 +134,7 @@ static int wait_for_key(struct wq_call *call, const struct wq_wait *args, struct
 	if (!ret && w.add)
 		ret = wq_op_set_priority(q, &w.op, args->priority);
 	if (!ret)
-		ret = wq_flush_begin(q, &w, GFP_KERNEL_ACCOUNT);
+		ret = wq_wait_begin(q, &w, GFP_KERNEL_ACCOUNT);
 	wq_key_buf_free(&buf);
 	*fence = w.fence;
 	return ret;

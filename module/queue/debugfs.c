@@ -4,7 +4,7 @@
  *
  * Each queue with a name has a directory:
  *
- *	wq/NAME/metrics		the statistics, from the table in state/stat_table.h
+ *	wq/NAME/metrics		the statistics, from the table in queue/metrics.h
  *	wq/NAME/attributes	the attributes but the limiter, with times in ns
  *	wq/NAME/state		the keys that are held, with their processes, the ready
  *				keys, the delayed key that is due first, and the parked keys
@@ -116,7 +116,7 @@ static const struct stat_row {
 #define VALUE(field, kind, value, json, metric, help)	ROW(field, kind, 0, metric)
 #define OTHER(field, kind, json, metric, help)		ROW(field, kind, 0, metric)
 #define FLAG(bit, value, json, metric, help)	ROW(state, GAUGE, WQ_STATE_##bit, metric)
-#include "state/stat_table.h"
+#include "queue/metrics.h"
 };
 
 static void show_stat(struct seq_file *m, const struct stat_row *row, const struct wq_stat *st,

@@ -44,7 +44,7 @@
 #include "state/times.h"
 #include "verbs/consumer.h"
 #include "verbs/key.h"
-#include "verbs/wait.h"
+#include "verbs/sleep.h"
 
 #include "base/compat.h"
 

@@ -80,7 +80,7 @@
 #include "state/op.h"
 #include "state/state.h"
 #include "verbs/consumer.h"
-#include "verbs/watch.h"
+#include "verbs/wait.h"
 
 #define WQ_SOURCE_MIN_WAIT	(HZ / 100 ?: 1UL)
 #define WQ_SOURCE_MAX_WAIT	HZ

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Statistics of a queue, for wq_stats() and WQ_IOC_STAT, from the table in state/stat_table.h.
+ * Statistics of a queue, for wq_stats() and WQ_IOC_STAT, from the table in queue/metrics.h.
  *
  * A row of the table is all that a statistic needs for
  *
@@ -168,7 +168,7 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *ready_by_
 #define VALUE(field, kind, value, ...)	st->field = value;
 #define OTHER(...)
 #define FLAG(bit, value, ...)		st->state |= (value) ? WQ_STATE_##bit : 0;
-#include "state/stat_table.h"
+#include "queue/metrics.h"
 	if (q->prioritized && ready_by_priority)
 		wq_priority_stat(q->policy_data, ready_by_priority);
 	wq_unlock(cs);

@@ -61,7 +61,7 @@
 #define WQ_RETRY_MAX	NSEC_PER_SEC
 
 /* Handle one batch of times in a critical section, see wq_handle_times(). */
-static s64 run_batch(struct wq *q)
+static s64 handle_batch(struct wq *q)
 {
 	struct wq_cs cs;
 	s64 next;
@@ -119,7 +119,7 @@ static int thread_fn(void *arg)
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (kthread_should_stop())
 			break;
-		expires = ns_to_ktime(run_batch(q));
+		expires = ns_to_ktime(handle_batch(q));
 		if (!expires) {
 			__set_current_state(TASK_RUNNING);
 			cond_resched();
@@ -184,7 +184,7 @@ void wq_thread_stop(struct wq *q)
  */
 void wq_clock_tick(struct wq *q)
 {
-	while (q->clock && !run_batch(q))
+	while (q->clock && !handle_batch(q))
 		cond_resched();
 }
 EXPORT_SYMBOL_GPL(wq_clock_tick);

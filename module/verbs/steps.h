@@ -12,7 +12,7 @@
 #include "state/pause.h"
 #include "state/times.h"
 #include "verbs/batch.h"
-#include "verbs/wait.h"
+#include "verbs/sleep.h"
 
 int wq_add_one(struct wq_cs *cs, const struct wq_op *op, const struct wq_peek *peek,
 	       struct wq_prealloc *pre, gfp_t gfp);

@@ -1,288 +1,130 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sleep of all waits, waits of gets, and poll.  base/fence.c ends waits for runs.  The head of
- * state/lock.c argues why no wake-up is lost.
+ * Waits for the runs of a key: how they begin and end.  And keys that are disabled.
+ *
+ * A flush waits until each add before it has had its full run.  If the key is dirty, that is the
+ * run to come, else the run in progress.  base/fence.c keeps the waits, and the state machine ends
+ * them.  The rules are those of embedded entries, see api/embedded.c:
+ *
+ *  - A pending delay is no add before it is due, so a flush does not wait for it.
+ *  - A run that is given back once has not ended: the key is handed out again.  If it is given back
+ *    a second time in a row, it has ended, and the key has failed.
+ *  - If the pending run is dropped during a run, the wait ends with that run.
+ *
+ * A key that is disabled keeps its entry.  Adds of it fail with -EBUSY, and no run of it begins but
+ * one that was given back.  Adds of sources are deferred until the key is enabled, because no
+ * caller would repeat them: the disable stops the runs, and the consumer still needs the change.
  */
-#include <linux/hrtimer.h>
-#include <linux/sched.h>
-#include <linux/sched/signal.h>
+#include <linux/export.h>
 
-#include "state/times.h"
+#include "verbs/key.h"
+#include "verbs/steps.h"
 #include "verbs/wait.h"
 
-/*
- * Wake a task that waits for a key.  From Linux 6.7 on, the wake-up of a frozen task succeeds, and
- * the task runs at its thaw.  That may be much later, and others run: the freezer of cgroup v1
- * freezes some tasks.  So such a wake-up goes to the next task, too.
- */
-static int wake_getter(struct wait_queue_entry *entry, unsigned int mode, int flags, void *key)
+/* Begin a wait for a key, see wq_wait_join(). */
+static int join_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
+		     struct wq_prealloc *pre, gfp_t gfp)
 {
-	const struct task_struct *task = entry->private;
-	int woken;
+	struct wq_key_wait *w = container_of(op, struct wq_key_wait, op);
+	struct wq_consumer *c = b->c;
+	bool disable = op->flags & OP_DISABLE;
+	struct wq *q = cs->q;
+	struct wq_entry *e;
+	int ret = 0;
 
-	/* When the task runs, it may exit at once, and RCU keeps its struct. */
-	rcu_read_lock();
-	woken = autoremove_wake_function(entry, mode, flags, key);
-	/* If it thaws meanwhile, one task more than needed looks. */
-	if (woken && READ_ONCE(task->__state) & TASK_FROZEN)
-		woken = 0;
-	rcu_read_unlock();
-	return woken;
+	wq_assert_locked(cs);
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	if (e)
+		wq_catch_up_entry(cs, e);
+	w->state = e ? wq_key_bits(q, c, e) : 0;
+	if (w->state & WQ_KEY_MINE && !w->may_own && (c != &q->kernel || e->token == w->own))
+		return -EDEADLK;
+	if (disable)
+		trace_wq_disable(q, op->key, op->len, w->state);
+	if (disable || w->add)
+		ret = wq_add_one(cs, op, &WQ_SEEN_NOTHING, pre, gfp);
+	if (ret < 0 || !w->fence)
+		return ret;
+
+	e = wq_lookup(cs, op->hash, op->key, op->len);
+	if (e && e->state & (w->run ? ENTRY_PROCESSING : ENTRY_PROCESSING | ENTRY_DIRTY))
+		w->fence = wq_fence_join(&q->fences, e, w->run, w->fence);
+	else
+		wq_fence_set_result(w->fence, WQ_END_NO_RUN);
+	return 0;
 }
 
 /**
- * wq_sleep() - sleep until something has happened
- * @head: what is woken when it may have happened
- * @how: the state of the sleeping task, and whether a wake-up is for one task
- * @deadline: as for all waits, see verbs/wait.h; not 0
- * @look: looks whether it has happened, after the task has added itself to @head; returns -EAGAIN
- *	if it has not
- * @arg: argument of @look
+ * wq_wait_join() - add or disable a key or do neither, and begin to wait for its runs
+ * @q: the queue
+ * @w: what to do; if it fails or no run is to come, @w->fence is the caller's fence, else another
+ *	one with a reference
+ * @gfp: how to allocate the key's entry
  *
- * Return: the last result of @look if it is not -EAGAIN; else -ETIMEDOUT, or -ERESTARTSYS: a signal
- * ended the sleep.
+ * All in one critical section, so that no run can end in between.
+ *
+ * Return: 0; -EDEADLK: the caller works on the key; or an error of an add.
  */
-int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
-	     int (*look)(void *arg), void *arg)
+int wq_wait_join(struct wq *q, struct wq_key_wait *w, gfp_t gfp)
 {
-	ktime_t expires = ns_to_ktime(deadline);
-	bool expired = false;
-	int ret;
-	DEFINE_WAIT(wait);
+	static const struct wq_batch_step step = { .apply = join_one, .inserts = true };
+	struct wq_batch b = { .q = q, .c = w->c, .ops = &w->op, .n = 1, .gfp = gfp };
 
-	if (how.exclusive)
-		wait.func = wake_getter;
-	for (;;) {
-		if (how.exclusive)
-			prepare_to_wait_exclusive(head, &wait, how.state);
-		else
-			prepare_to_wait(head, &wait, how.state);
-		ret = look(arg);
-		if (ret != -EAGAIN)
-			break;
-		if (expired)
-			ret = -ETIMEDOUT;
-		else if (signal_pending_state(how.state, current))
-			ret = -ERESTARTSYS;
-		if (ret != -EAGAIN)
-			break;
-		expired = !schedule_hrtimeout_range(deadline == S64_MAX ? NULL : &expires,
-						    current->timer_slack_ns, HRTIMER_MODE_ABS);
-	}
-	finish_wait(head, &wait);
-	return ret;
+	wq_batch_apply(&b, &step);
+	return min(w->op.result, 0);
 }
+EXPORT_SYMBOL_IF_KUNIT(wq_wait_join);
 
-struct wq_get_wait {
-	struct wq *q;
-	const struct wq_consumer *c;
-	int (*get)(struct wq_cs *cs, void *arg);
-	void *arg;
-};
-
-/* -EAGAIN, or why a get waits in vain, see the head of state/lock.c.  @c: NULL or its consumer */
-static int look_in_vain(struct wq *q, const struct wq_consumer *c)
+/*
+ * An add of a source has failed with -EBUSY: if the key is still disabled, it needs a run once it
+ * is enabled.  Returns false if the caller is to add the key once more.
+ */
+bool wq_defer_key(struct wq *q, const struct wq_op *op)
 {
+	struct wq_entry *e;
 	struct wq_cs cs;
-	int ret;
+	bool deferred;
 
-	/* Each of the bits is set before the getters are woken, which look once more. */
-	if (!c || !c->pid || !(READ_ONCE(q->watched) & (WQ_WATCH_UNLINKED | WQ_WATCH_ENDED)))
-		return -EAGAIN;
 	wq_lock(&cs, q);
-	ret = wq_in_vain(q, c);
+	e = wq_lookup(&cs, op->hash, op->key, op->len);
+	deferred = e && e->disabled && !q->no_adds;
+	if (deferred)
+		wq_defer_entry(&cs, e, op->priority);
 	wq_unlock(&cs);
-	return ret ?: -EAGAIN;
-}
-
-static int get_look(void *arg)
-{
-	const struct wq_get_wait *g = arg;
-	int ret;
-
-	/* The signal may end or stop the task, so it takes no key. */
-	if (signal_pending(current))
-		return -ERESTARTSYS;
-	ret = wq_try_get(g->q, g->c, g->get, g->arg);
-	return ret == -EAGAIN ? look_in_vain(g->q, g->c) : ret;
+	return deferred;
 }
 
 /*
- * Whether a get of @c freezes.  A process must not keep the machine from suspending, nor notice
- * that it was suspended.  NULL: a thread of a controller.
+ * Begin to wait, see wq_wait_join().  If it succeeds, w->fence has a reference of the caller, and
+ * counts as a wait until wq_wait_end() or the end of its run.
  */
-static bool get_freezes(const struct wq *q, const struct wq_consumer *c)
+int wq_wait_begin(struct wq *q, struct wq_key_wait *w, gfp_t gfp)
 {
-	return c ? !!c->pid : q->freezable;
-}
-
-int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
-		       int (*get)(struct wq_cs *cs, void *arg), void *arg)
-{
-	struct wq_get_wait g = { .q = q, .c = c, .get = get, .arg = arg };
-	struct wq_sleep how = {
-		.state = TASK_INTERRUPTIBLE | (get_freezes(q, c) ? TASK_FREEZABLE : 0),
-		.exclusive = true,
-	};
-	struct wq_cs cs;
+	struct wq_fence *spare = wq_fence_new(gfp);
 	int ret;
 
-	ret = wq_sleep(&q->getters, how, deadline, get_look, &g);
+	if (!spare)
+		return -ENOMEM;
+	w->fence = spare;
+	ret = wq_wait_join(q, w, gfp);
+	/* If the fence is the spare, it has a reference more, or is the only one. */
+	if (ret || w->fence != spare || wq_fence_result(spare) != WQ_END_NO_RUN)
+		wq_fence_put(spare);
+	return ret;
+}
+EXPORT_SYMBOL_IF_KUNIT(wq_wait_begin);
 
-	/*
-	 * A waker may have chosen this getter after its last look.  So this getter tries once more
-	 * in spite of the timeout.  After a signal it takes no key, but handles times that have
-	 * come, as the timer may have chosen it.  If keys are ready after that, this getter wakes
-	 * the next one.
-	 */
-	if (ret == -ETIMEDOUT) {
-		int last = wq_try_get(q, c, get, arg);
+/* Give up the caller's wait, if its run has not ended, and its reference. */
+void wq_wait_end(struct wq *q, struct wq_fence *f)
+{
+	struct wq_cs cs;
 
-		if (last != -EAGAIN)
-			ret = last;
-	}
-	if (ret == -ERESTARTSYS) {
+	/* A result is stored once, with the lock held, when the fence leaves the queue. */
+	if (wq_fence_result(f) == WQ_NOT_ENDED) {
 		wq_lock(&cs, q);
-		wq_catch_up(&cs);
+		wq_fence_leave(&q->fences, f);
 		wq_unlock(&cs);
 	}
-	wq_pass_on(q, 1);
-	return ret;
+	wq_fence_put(f);
 }
-
-struct wq_fence_wait {
-	struct wq *q;
-	const struct wq_fence *f;
-};
-
-static int fence_look(void *arg)
-{
-	const struct wq_fence_wait *w = arg;
-	int ret = wq_fence_result(w->f);
-
-	if (ret != WQ_NOT_ENDED)
-		return ret;
-	/* If more times have come, the timer wakes wq.overdue once more. */
-	wq_catch_up_some(w->q);
-	ret = wq_fence_result(w->f);
-	return ret == WQ_NOT_ENDED ? -EAGAIN : ret;
-}
-
-/**
- * wq_fence_sleep() - wait until that has ended for which a fence stands
- * @q: the queue
- * @f: the fence, to which the caller has a reference
- * @how: how the task sleeps
- * @deadline: as for all waits, see verbs/wait.h
- *
- * In a queue of a process a run can end by a lease that expires, for which no thread looks: the
- * timer wakes wq.overdue, and this task handles the times.
- *
- * Return: WQ_END_*; -EAGAIN: @deadline is 0; -ETIMEDOUT; -ERESTARTSYS.
- */
-int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 deadline)
-{
-	struct wq_fence_wait w = { .q = q, .f = f };
-	wait_queue_entry_t entry;
-	int ret;
-
-	if (!deadline)
-		return fence_look(&w);
-	init_waitqueue_entry(&entry, current);
-	add_wait_queue(&q->overdue, &entry);
-	ret = wq_sleep(&f->waiters, how, deadline, fence_look, &w);
-	remove_wait_queue(&q->overdue, &entry);
-	return ret;
-}
-
-/* Whether that has ended for which a fence stands, for poll. */
-bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait)
-{
-	struct wq_fence_wait w = { .q = q, .f = f };
-
-	/* The poller is added before the look at the result, see wq_fences_wake(). */
-	poll_wait(file, &f->waiters, wait);
-	poll_wait(file, &q->overdue, wait);
-	return fence_look(&w) != -EAGAIN;
-}
-
-/**
- * wq_get_wait() - wait for keys
- * @q: the queue
- * @c: the consumer; NULL: the caller knows that it holds no key
- * @deadline: as for all waits, see verbs/wait.h
- * @get: called in a critical section until it returns something else than -EAGAIN
- * @arg: argument of @get
- *
- * Return: the result of @get, or an error of wq_get().
- */
-int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
-		int (*get)(struct wq_cs *cs, void *arg), void *arg)
-{
-	int ret = wq_try_get(q, c, get, arg);
-
-	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, get, arg);
-}
-EXPORT_SYMBOL_IF_KUNIT(wq_get_wait);
-
-/*
- * Whether a key may be available to a read only because it first ends the run of the last key:
- * that one if it is dirty, or a blocked one.
- */
-static bool read_makes_ready(const struct wq *q, const struct wq_consumer *c)
-{
-	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q));
-}
-
-/* The events that poll reports to consumer @c. */
-__poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
-{
-	__poll_t mask = 0;
-	struct wq_cs cs;
-
-	wq_lock(&cs, q);
-	if (!c->polled) {
-		c->polled = true;
-		q->polled_reads += !!c->read;
-	}
-	wq_catch_up(&cs);
-	if (wq_nr_available(q) || read_makes_ready(q, c))
-		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
-	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
-		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
-	if (wq_in_vain(q, c))
-		mask |= EPOLLPRI;
-	if (!q->shut) {
-		if (wq_has_bytes(&cs) && wq_has_room(q))
-			mask |= EPOLLOUT | EPOLLWRNORM;
-		else
-			q->watched |= WQ_WATCH_ROOM;
-	}
-	wq_unlock(&cs);
-	return mask;
-}
-EXPORT_SYMBOL_IF_KUNIT(wq_poll_mask);
-
-/*
- * wq_poll_mask() for a poller that waits for room.  If the bytes of the queue's user are used up,
- * the first such poll takes back what the user's queues can do without, as an add does.  May sleep.
- */
-__poll_t wq_poll_room(struct wq *q, struct wq_consumer *c)
-{
-	/* An old value leads to one attempt more, or leaves it to the wake-up. */
-	bool awaited = !data_race(list_empty(&q->lacks_bytes.entry));
-	__poll_t mask = wq_poll_mask(q, c);
-	const struct wq_user *user = NULL;
-	struct wq_cs cs;
-
-	if (mask & EPOLLOUT || awaited)
-		return mask;
-	wq_lock(&cs, q);
-	if (!q->no_adds && wq_nr_keys(q) < q->max_keys && wq_lacks_bytes(q))
-		user = q->user;
-	wq_unlock(&cs);
-	if (!user)
-		return mask;
-	wq_user_reclaim(user);
-	return wq_poll_mask(q, c);
-}
+EXPORT_SYMBOL_IF_KUNIT(wq_wait_end);

@@ -572,7 +572,7 @@ static void many_flushes_end_with_one_run(struct kunit *test)
 /* Disable does this. */
 static void wait_for_a_run_ends_with_the_run_in_progress(struct kunit *test)
 {
-	struct wq_watch w = { .c = consumer_kernel(queue(test)), .run = true, .may_own = true };
+	struct wq_key_wait w = { .c = consumer_kernel(queue(test)), .run = true, .may_own = true };
 	struct wq_fence *next;
 	struct wq_item item;
 
@@ -581,7 +581,7 @@ static void wait_for_a_run_ends_with_the_run_in_progress(struct kunit *test)
 	add(test, "a");
 	next = watch(test, "a");
 	KUNIT_ASSERT_EQ(test, wq_op_init(queue(test), &w.op, "a", 1), 0);
-	KUNIT_ASSERT_EQ(test, wq_flush_begin(queue(test), &w, GFP_KERNEL), 0);
+	KUNIT_ASSERT_EQ(test, wq_wait_begin(queue(test), &w, GFP_KERNEL), 0);
 	KUNIT_EXPECT_EQ(test, stats(test)->waiters, 2U);
 	done(test, &item);
 	EXPECT_END(test, w.fence, WQ_END_DONE);

@@ -134,7 +134,7 @@ static const struct {
 #define VALUE(field, ...)	FIELD(field)
 #define OTHER(field, ...)	FIELD(field)
 #define FLAG(...)
-#include "state/stat_table.h"
+#include "queue/metrics.h"
 #undef FIELD
 };
 

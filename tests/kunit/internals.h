@@ -21,8 +21,8 @@
 #include "verbs/consumer.h"
 #include "verbs/key.h"
 #include "verbs/steps.h"
+#include "verbs/sleep.h"
 #include "verbs/wait.h"
-#include "verbs/watch.h"
 
 /* The memory of a queue in order of adds that has no keys, in bytes. */
 static inline u64 memory_without_keys(const struct wq *q)
@@ -205,8 +205,8 @@ static inline int consumer_forget(struct wq_consumer *c, struct wq *q, const voi
 static inline int consumer_watch(struct wq_consumer *c, struct wq *q, const void *key, size_t len,
 				 bool add, struct wq_fence **fence)
 {
-	struct wq_watch w = { .c = c, .may_own = true, .add = add };
-	int ret = wq_op_init(q, &w.op, key, len) ?: wq_flush_begin(q, &w, GFP_KERNEL);
+	struct wq_key_wait w = { .c = c, .may_own = true, .add = add };
+	int ret = wq_op_init(q, &w.op, key, len) ?: wq_wait_begin(q, &w, GFP_KERNEL);
 
 	*fence = ret ? NULL : w.fence;
 	return ret;
@@ -215,8 +215,8 @@ static inline int consumer_watch(struct wq_consumer *c, struct wq *q, const void
 /* A flush without a wait. */
 static inline int consumer_flush(struct wq_consumer *c, struct wq *q, const void *key, size_t len)
 {
-	struct wq_watch w = { .c = c };
-	int ret = wq_op_init(q, &w.op, key, len) ?: wq_watch_key(q, &w, GFP_KERNEL);
+	struct wq_key_wait w = { .c = c };
+	int ret = wq_op_init(q, &w.op, key, len) ?: wq_wait_join(q, &w, GFP_KERNEL);
 
 	return ret ?: w.state & (WQ_KEY_READY | WQ_KEY_PROCESSING) ? -EAGAIN : WQ_END_NO_RUN;
 }
@@ -224,11 +224,11 @@ static inline int consumer_flush(struct wq_consumer *c, struct wq *q, const void
 /* A disable without a wait.  Return: the state from before, or an error. */
 static inline int consumer_disable(struct wq_consumer *c, struct wq *q, const void *key, size_t len)
 {
-	struct wq_watch w = { .c = c, .may_own = true };
+	struct wq_key_wait w = { .c = c, .may_own = true };
 	int ret = wq_op_init(q, &w.op, key, len);
 
 	w.op.flags = OP_DISABLE;
-	return ret ?: wq_watch_key(q, &w, GFP_KERNEL) ?: (int)w.state;
+	return ret ?: wq_wait_join(q, &w, GFP_KERNEL) ?: (int)w.state;
 }
 
 static inline int consumer_enable(struct wq_consumer *c, struct wq *q, const void *key, size_t len)

@@ -535,7 +535,7 @@ static const struct {
 #define VALUE(field, kind, ...)	FIELD(field, kind)
 #define OTHER(field, kind, ...)	FIELD(field, kind)
 #define FLAG(...)
-#include "../../module/state/stat_table.h"
+#include "../../module/queue/metrics.h"
 #undef FIELD
 };
 

@@ -164,7 +164,7 @@ static bool shows_figures(const char *name, const struct wq_stat *st)
 #define VALUE(field, kind, value, json, metric, ...) { kind, #field, metric },
 #define OTHER(field, kind, json, metric, ...) { kind, #field, metric },
 #define FLAG(...)
-#include "../../module/state/stat_table.h"
+#include "../../module/queue/metrics.h"
 	};
 	const struct stat_field *f;
 	const char *shown;

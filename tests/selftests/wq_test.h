@@ -578,7 +578,7 @@ static const struct stat_field {
 #define VALUE(field, ...) FIELD(field)
 #define OTHER(field, ...) FIELD(field)
 #define FLAG(...)
-#include "../../module/state/stat_table.h"
+#include "../../module/queue/metrics.h"
 };
 #undef FIELD
 

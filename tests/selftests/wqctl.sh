@@ -1188,7 +1188,7 @@ test_metrics_equal_stat() {
 	wq add --after 1h $q later
 	succeeds wq metrics $q $q >"$dir/metrics"
 	status 0 wq stat --json $q
-	python3 -IS - "$dir/metrics" "$out" $q "$SRC/module/state/stat_table.h" <<-'END' || exit 1
+	python3 -IS - "$dir/metrics" "$out" $q "$SRC/module/queue/metrics.h" <<-'END' || exit 1
 	import itertools, json, re, sys
 	m = [line.rsplit(" ", 1) for line in open(sys.argv[1]) if line[0] != "#"]
 	assert len(dict(m)) == len(m), "a sample is there twice: %s" % sorted(k for k, _ in m)

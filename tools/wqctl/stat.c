@@ -2,7 +2,7 @@
 /*
  * wqctl stat and info: the statistics of a queue and the limits of the module, as text and as JSON.
  *
- * The statistics are rows of the table in module/state/stat_table.h.
+ * The statistics are rows of the table in module/queue/metrics.h.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ const struct stat_row stat_rows[] = {
 #define OTHER(field, kind, json, metric, help)		ROW(field, kind, 0, json, metric, help)
 #define FLAG(bit, value, json, metric, help)						\
 	ROW(state, GAUGE, WQ_STATE_##bit, json, metric, help)
-#include "../../module/state/stat_table.h"
+#include "../../module/queue/metrics.h"
 #undef ROW
 };
 

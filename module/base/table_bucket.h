@@ -4,8 +4,8 @@
  *
  * A bucket is a cache line.  The table changes and walks the chains.
  */
-#ifndef _WQ_BUCKET_H
-#define _WQ_BUCKET_H
+#ifndef _WQ_TABLE_BUCKET_H
+#define _WQ_TABLE_BUCKET_H
 
 #include <linux/bitops.h>
 
@@ -95,4 +95,4 @@ static inline struct slot_content bucket_pop(struct wq_bucket *b)
 	return bucket_get(b, bucket_len(b));
 }
 
-#endif /* _WQ_BUCKET_H */
+#endif /* _WQ_TABLE_BUCKET_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The statistics of a queue: one row each, for the module, wqctl and the Go packages.
+ * The statistics of a queue and the names of their metrics: one row each, for the module, wqctl
+ * and the Go packages.
  *
  * A file that includes this one has defined VALUE, OTHER and FLAG before.  A row is VALUE if its
  * value is one expression, and OTHER if the statistic has code of its own:

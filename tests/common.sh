@@ -9,7 +9,7 @@
 # shellcheck disable=SC2034  # for tests/run and tests/mutants/run
 quick_tests=(access arrays badbuf badinput bytes config debugfs delay drain errors faults/source
 	files flush groups libwq limits metrics mount names park pause poll priority queue
-	ratelimit readwrite repeat restore unbound uring woken)
+	ratelimit readwrite repeat restore start unbound uring woken)
 
 say() { echo "wq: $*" >&2; }
 

@@ -440,7 +440,7 @@ static bool pool_wait(struct controller_worker *w)
 
 	add_wait_queue_exclusive(&q->getters, &w->entry);
 	wq_lock(&cs, q);
-	go_on = w->c->stopping || (wq_nr_available(q) && !wq_gets_paused(q));
+	go_on = w->c->stopping || (wq_nr_available(&cs) && !wq_gets_paused(q));
 	wq_unlock(&cs);
 	return !go_on || !pool_unwait(w);
 }

@@ -284,7 +284,7 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 		      bool exempt)
 {
 	struct wq *q = cs->q;
-	u32 set = args->set;
+	u32 set = args->set, before;
 	int ret;
 
 	wq_assert_locked(cs);
@@ -295,7 +295,14 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 	}
 
 	/* From here on nothing fails.  wq_unlock() wakes the writers. */
+	before = wq_nr_available(cs);
 	wq_attr_change(q, args);
+	if (set & WQ_ATTR_MAX_PROCESSING) {
+		wq_set_gate(q);
+		cs->wakes.ready += max(wq_nr_available(cs), before) - before;
+		/* The events of files with a key of their last read can be others. */
+		cs->wakes.others |= WQ_WAKE_READERS;
+	}
 	if (set & WQ_ATTR_MAX_KEYS)
 		q->watched |= wq_nr_keys(q) >= q->max_keys ? WQ_WATCH_ROOM : 0;
 	if (set & WQ_ATTR_LIMITER)

@@ -283,7 +283,7 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 	wq_thread_init(q);
 	q->running = RB_ROOT_CACHED;
 	q->sees_repeats = q->policy && q->policy->touch;
-	q->releases = q->policy && q->policy->release;
+	wq_set_gate(q);
 	q->clock = params->clock;
 	q->leased = params->lease;
 	q->freezable = params->freezable;

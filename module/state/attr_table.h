@@ -53,6 +53,9 @@ VALUE(LEASE, TIME, lease, lease, WQ_MIN_LEASE, S64_MAX, 0,
 VALUE(SLACK, TIME, slack, slack, 1, WQ_MAX_SLACK, WQ_DEFAULT_SLACK,
 	ORDERS_ALL, ALWAYS, "slack", "TIME",
 	"how late a delay or a lease may end, up to 1s (default: 50us); with a longer slack, many delays wake the machine less often")
+VALUE(MAX_PROCESSING, NUMBER, max_processing, max_processing, 1, U32_MAX, 0,
+	ORDERS_ALL, ALWAYS, "max-processing", "N",
+	"number of keys that can be processing at once, of all groups together (default: no limit); after a change to fewer, runs in progress go on")
 VALUE(MAX_DEFER, TIME, max_defer, max_defer, 1, S64_MAX, 0,
 	ORDERS_ALL, NEVER, "max-defer", "TIME",
 	"for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)")

@@ -42,6 +42,7 @@ static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 #define WQ_WATCH_UNLINKED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
 #define WQ_WOKE_DESERTED	BIT(2)	/* they were woken for that */
 #define WQ_WATCH_ENDED		BIT(3)	/* a source of a file has ended: as WQ_WATCH_UNLINKED */
+#define WQ_WATCH_STARTS		BIT(4)	/* available keys are limited, see state/start.c */
 
 struct wq_user;
 
@@ -91,12 +92,13 @@ struct wq {
 	u32 prefix;			/* C: bytes ahead of its entries, see struct wq_prefix */
 	u32 max_idle;			/* L: how many idle entries are kept for later adds */
 	bool sees_repeats;		/* C: the policy sees repeat adds, so they take the lock */
-	bool releases;			/* C: the policy counts the keys that are handed out */
+	bool releases;			/* L: the policy or a ceiling counts the runs in progress */
 	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
 	bool grouped;			/* C: policy_data is a struct wq_groups */
 	bool shut;			/* L: only changes to true */
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
 	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
+	bool gated;			/* L: gets ask wq_may_start() */
 	bool no_map;			/* C: its creator chose that, or data caches alias */
 	u64 __percpu *coalesced;	/* adds that were coalesced */
 	const struct wq_policy_ops *policy; /* L: NULL: fifo; only changes to NULL */

@@ -120,18 +120,6 @@ s64 wq_read_clock(struct wq_cs *cs)
 	return cs->now;
 }
 
-/* Ready entries that a get can't have now, see "Blocked keys" in state/state.h. */
-u32 wq_nr_blocked(const struct wq *q)
-{
-	lockdep_assert_held(&q->lock);
-	return q->policy && q->policy->blocked ? q->policy->blocked(q->policy_data) : 0;
-}
-
-u32 wq_nr_ready(const struct wq *q)
-{
-	return wq_nr_available(q) + wq_nr_blocked(q);
-}
-
 bool wq_is_drained(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
@@ -288,7 +276,7 @@ void wq_pass_on(struct wq *q, u32 most)
 	u32 n, m;
 
 	wq_lock(&cs, q);
-	n = wq_gets_paused(q) ? 0 : wq_nr_available(q);
+	n = wq_gets_paused(q) ? 0 : wq_nr_available(&cs);
 	wq_unlock(&cs);
 	/* The lock orders the look at the wait queue.  A hold of its lock wakes few. */
 	for (n = min(n, most); n && waitqueue_active(&q->getters); n -= m) {
@@ -336,9 +324,26 @@ void wq_end_drain(struct wq_cs *cs, int result)
 	q->drain = NULL;
 }
 
+/* Wake no more getters than keys are available. */
+static void limit_wakes(struct wq_cs *cs)
+{
+	u32 ready = cs->wakes.ready, most;
+
+	wq_assert_locked(cs);
+	if (!ready)
+		return;
+	most = wq_nr_available(cs);
+	if (ready <= most)
+		return;
+	cs->wakes.ready = most;
+	/* If these are the first blocked keys, a read may release them, as in wq_push_order(). */
+	if (cs->q->polled_reads && wq_nr_blocked(cs->q) <= ready - most)
+		cs->wakes.others |= WQ_WAKE_READERS;
+}
+
 /*
- * The part of wq_unlock() for a queue that is shut down, that lost its name, or whose writers wait
- * for room.  Leaves the critical section.
+ * The part of wq_unlock() for a queue that is shut down, that lost its name, whose writers wait for
+ * room, or whose starts are limited.  Leaves the critical section.
  */
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)
@@ -349,6 +354,8 @@ void wq_unlock_special(struct wq_cs *cs)
 	u8 level;
 
 	wq_assert_locked(cs);
+	if (q->watched & WQ_WATCH_STARTS)
+		limit_wakes(cs);
 	if (q->shut) {
 		level = hup_level(q);
 		hup = level > q->hup;

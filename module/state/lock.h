@@ -8,6 +8,7 @@
 #include <linux/poll.h>
 
 #include "state/data.h"
+#include "state/start.h"
 
 /* wq_wakes.others */
 #define WQ_WAKE_READERS		BIT(0)	/* all of wq.rd_wait, see state/lock.c */
@@ -69,8 +70,6 @@ void wq_end_drain(struct wq_cs *cs, int result);
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock);
 s64 wq_read_clock(struct wq_cs *cs);
-u32 wq_nr_blocked(const struct wq *q);
-u32 wq_nr_ready(const struct wq *q);
 bool wq_is_drained(const struct wq *q);
 bool wq_is_deserted(const struct wq *q);
 int wq_in_vain(const struct wq *q, const struct wq_consumer *c);
@@ -115,11 +114,10 @@ static inline bool wq_has_bytes(struct wq_cs *cs)
 	return likely(!wq_lacks_bytes(q)) || wq_grow_share(cs);
 }
 
-/* Ready entries that a get can have now. */
-static inline u32 wq_nr_available(const struct wq *q)
+/* Ready entries that a get can have now, if gets are not paused. */
+static inline u32 wq_nr_available(const struct wq_cs *cs)
 {
-	lockdep_assert_held(&q->lock);
-	return q->nr_requeued + (q->policy ? q->policy->len(q->policy_data) : q->nr_fifo);
+	return wq_nr_startable(cs->q, cs->q->nr_processing);
 }
 
 /* Whether @c waits for keys of others in a drain.  NULL: a consumer that holds no key. */

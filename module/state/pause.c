@@ -23,6 +23,7 @@ static void change_paused(struct wq_cs *cs, u32 paused, u32 what, s64 end)
 	/* wq_wake() and wq_try_coalesce() read these without the lock. */
 	WRITE_ONCE(q->paused, paused);
 	WRITE_ONCE(q->no_adds, q->shut || q->paused & WQ_PAUSE_ADDS);
+	wq_set_gate(q);
 }
 
 /* Pause gets, adds or both until time @end, or until they are resumed.  Not after a shut down. */
@@ -58,7 +59,7 @@ void wq_set_resumed(struct wq_cs *cs, u32 what)
 	trace_wq_resume(q, what, wq_nr_ready(q));
 	/* WQ_WATCH_ROOM makes wq_unlock() wake the writers. */
 	if (what & WQ_PAUSE_GETS) {
-		cs->wakes.ready += wq_nr_available(q);
+		cs->wakes.ready += wq_nr_available(cs);
 		cs->wakes.others |= WQ_WAKE_READERS;
 	}
 }

@@ -50,7 +50,7 @@ static struct wq_entry *any_embedded(struct wq_cs *cs)
 	 * A policy shows an entry only by a pop.  The release undoes that the policy counts a get.
 	 */
 	e = q->policy->pop(q->policy_data);
-	if (q->releases)
+	if (q->policy->release)
 		q->policy->release(q->policy_data, e);
 	q->policy->push(q->policy_data, e);
 	return e;
@@ -121,20 +121,32 @@ void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
-/* The policy no longer counts an entry as handed out, which may make blocked entries available. */
-void wq_release(struct wq_cs *cs, struct wq_entry *e)
+/* If that was the last run above a ceiling that was lowered, reads can make room again. */
+static void watch_ceiling(struct wq_cs *cs)
 {
-	const struct wq_policy_ops *policy = cs->q->policy;
-	void *data = cs->q->policy_data;
-	u32 before;
+	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	/* wq_destroy() has ended the policy. */
-	if (!policy)
-		return;
-	before = policy->len(data);
-	policy->release(data, e);
-	cs->wakes.ready += policy->len(data) - before;
+	if (q->polled_reads && q->nr_processing == q->max_processing)
+		cs->wakes.others |= WQ_WAKE_READERS;
+}
+
+/*
+ * An entry stops counting against the limit of its group and, if its run has @ended, against the
+ * ceiling.  That may make blocked entries available.
+ */
+void wq_release(struct wq_cs *cs, struct wq_entry *e, bool ended)
+{
+	struct wq *q = cs->q;
+	u32 before = wq_nr_startable(q, q->nr_processing + ended);
+
+	wq_assert_locked(cs);
+	/* wq_destroy() ends the policy. */
+	if (q->policy && q->policy->release)
+		q->policy->release(q->policy_data, e);
+	cs->wakes.ready += wq_nr_startable(q, q->nr_processing) - before;
+	if (ended)
+		watch_ceiling(cs);
 }
 
 /* Make a dirty entry ready. */
@@ -259,7 +271,7 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 	if (!(e->state & ENTRY_PROCESSING))
 		unqueue(cs, e);
 	if (unlikely(cs->q->releases) && e->state & ENTRY_REQUEUED)
-		wq_release(cs, e);
+		wq_release(cs, e, false);
 	/* After the cancel, its caller sees the stores of all producers whose adds it canceled. */
 	wq_entry_set_state_mb(e, e->state & ~(ENTRY_DIRTY | ENTRY_REQUEUED));
 	wq_void_marks(cs, e);
@@ -329,7 +341,7 @@ void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
 	drop_hold(cs, e);
 	if (cs->q->releases)
-		wq_release(cs, e);
+		wq_release(cs, e, true);
 }
 
 /* Take an entry away from its consumer and hand it out ahead of all others. */
@@ -347,6 +359,7 @@ void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	list_add(&e->link, &q->requeued);
 	q->nr_requeued++;
 	cs->wakes.ready++;
+	watch_ceiling(cs);
 }
 
 /* Requeue an entry whose get did not reach the consumer, so that no run was lost. */

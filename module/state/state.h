@@ -30,12 +30,12 @@
  * Failures of a key are counted in its entry, until they are forgotten, the key is
  * canceled, or the entry becomes idle and the limiter does not use them.
  *
- * Blocked keys: a policy may limit what is handed out at a time.  A ready key that a get can't have
- * because of that is blocked.  It counts as ready, but wakes nobody.  A policy counts an entry
- * from its pop until the run has ended or the key is canceled, so a requeued entry still counts.
- * When an entry stops counting, see wq_release(), keys that were blocked may be available, and
- * wake getters and readers.  A read first ends the run of the file's last key, so for that file
- * poll reports blocked keys, too: the read may release them.
+ * Blocked keys: a policy or a ceiling may limit what is handed out at a time, see state/start.c.  A
+ * ready key that a get can't have because of that is blocked.  It counts as ready, but wakes
+ * nobody.  A policy counts an entry from its pop until the run has ended or the key is canceled, so
+ * a requeued entry still counts.  When an entry stops counting, see wq_release(), keys that were
+ * blocked may be available, and wake getters and readers.  A read first ends the run of the file's
+ * last key, so for that file poll reports blocked keys, too: the read may release them.
  *
  * Times: a queue with a name records when a key became dirty and when it was got.  A
  * requeued key keeps the time at which it became dirty, so its age is the time for which it
@@ -58,7 +58,7 @@ struct wq_entry *wq_walk(struct wq_cs *cs, u64 *cursor);
 struct wq_entry *wq_any(struct wq_cs *cs);
 void wq_push_order(struct wq_cs *cs, struct wq_entry *e);
 void wq_push(struct wq_cs *cs, struct wq_entry *e);
-void wq_release(struct wq_cs *cs, struct wq_entry *e);
+void wq_release(struct wq_cs *cs, struct wq_entry *e, bool ended);
 int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_hist_count(struct wq_hist *h, s64 ns);
@@ -253,7 +253,7 @@ static __always_inline void __wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 {
 	__wq_drop_hold(cs, e);
 	if (unlikely(cs->q->releases))
-		wq_release(cs, e);
+		wq_release(cs, e, true);
 }
 
 /* How long the run of an entry has taken, for tracepoints; 0 if the queue keeps no times. */

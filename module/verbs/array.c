@@ -267,7 +267,7 @@ static unsigned int get_fifo(struct wq_cs *cs, struct wq_consumer *c,
 	LIST_HEAD(taken);
 
 	wq_assert_locked(cs);
-	if (q->policy || q->nr_requeued || q->paused & WQ_PAUSE_GETS)
+	if (q->policy || q->nr_requeued || q->gated)
 		return 0;
 	list_for_each_entry(e, &q->fifo, link) {
 		size = wq_rec_bytes(want->head, e->len);

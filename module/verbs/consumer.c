@@ -83,7 +83,7 @@ void wq_consumer_end(struct wq_consumer *c)
 			 */
 			if (c->polled) {
 				wq_catch_up(&cs);
-				cs.wakes.ready += wq_nr_available(q);
+				cs.wakes.ready += wq_nr_available(&cs);
 			}
 			wq_unlock(&cs);
 			break;

@@ -227,11 +227,12 @@ EXPORT_SYMBOL_IF_KUNIT(wq_get_wait);
 
 /*
  * Whether a key may be available to a read only because it first ends the run of the last key:
- * that one if it is dirty, or a blocked one.
+ * that one if it is dirty, or a blocked one.  Above a ceiling that was lowered, it makes no room.
  */
 static bool read_makes_ready(const struct wq *q, const struct wq_consumer *c)
 {
-	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q));
+	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q)) &&
+	       !(q->max_processing && q->nr_processing > q->max_processing);
 }
 
 /* The events that poll reports to consumer @c. */
@@ -246,9 +247,9 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		q->polled_reads += !!c->read;
 	}
 	wq_catch_up(&cs);
-	if (wq_nr_available(q) || read_makes_ready(q, c))
+	if (wq_nr_available(&cs) || read_makes_ready(q, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
-	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
+	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_ready(q))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
 	if (wq_in_vain(q, c))
 		mask |= EPOLLPRI;

@@ -64,7 +64,7 @@ static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
 
 	__wq_lock(&cs, q);
 	ret = get(&cs, arg);
-	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c) && !wq_nr_blocked(q))
+	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c) && !wq_nr_ready(q))
 		ret = -ESHUTDOWN;
 	__wq_unlock(&cs);
 	return ret;

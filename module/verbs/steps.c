@@ -101,7 +101,7 @@ int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
 	int ret;
 
 	wq_assert_locked(cs);
-	if (unlikely(q->paused & WQ_PAUSE_GETS))
+	if (unlikely(q->gated) && !wq_may_start(q))
 		return -EAGAIN;
 	ret = pop_order(q, room, first, &e);
 	if (ret)

@@ -360,7 +360,7 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
-	if (unlikely(q->paused & WQ_PAUSE_GETS))
+	if (unlikely(q->gated) && !wq_may_start(q))
 		return -EAGAIN;
 	e = wq_first_ready(q);
 	if (!e)

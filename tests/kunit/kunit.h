@@ -55,6 +55,7 @@ extern struct kunit_suite wq_map_suite;
 extern struct kunit_suite wq_pause_suite;
 extern struct kunit_suite wq_flush_suite;
 extern struct kunit_suite wq_blocked_suite;
+extern struct kunit_suite wq_start_suite;
 extern struct kunit_suite wq_priority_suite;
 extern struct kunit_suite wq_groups_suite;
 extern struct kunit_suite wq_park_suite;

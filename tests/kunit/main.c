@@ -59,6 +59,7 @@ static const struct {
 	{ &wq_map_suite },
 	{ &wq_pause_suite, wq_pause_rows },
 	{ &wq_blocked_suite, wq_blocked_rows },
+	{ &wq_start_suite, wq_start_rows },
 	{ &wq_priority_suite, wq_priority_rows },
 	{ &wq_groups_suite, wq_groups_rows },
 	{ &wq_park_suite, wq_park_rows },

@@ -215,8 +215,20 @@ static void update_turn(struct wm *m, u32 k)
 		to_end(m, group);
 }
 
+/* How many more keys of the queue can be in processing. */
+static u32 free_places(const struct wm *m)
+{
+	u32 held = 0, k;
+
+	for (k = 0; k < m->p.keys; k++)
+		held += m->key[k].holder > 0;
+	return m->p.ceiling ? m->p.ceiling - min(m->p.ceiling, held) : U32_MAX;
+}
+
 u32 wm_next_ready(const struct wm *m)
 {
+	if (!free_places(m))
+		return m->nready;
 	if (!m->p.groups || m->nback)
 		return 0;
 	return m->nturns ? first_of(m, m->turns[0]) : m->nready;
@@ -1008,8 +1020,11 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->oldest = max(st->oldest, m->now - first->since);
 	for (i = 0; i < m->p.groups; i++) {
 		st->ready_groups += first_of(m, i) < m->nready;
-		st->blocked += nr_blocked(m, i);
+		st->blocked_by_group += nr_blocked(m, i);
 	}
+	i = m->nready - st->blocked_by_group;
+	st->blocked_by_ceiling = i - min(i, free_places(m));
+	st->blocked = st->blocked_by_group + st->blocked_by_ceiling;
 	if (!m->p.timed) {
 		st->oldest = -1;
 		st->unfinished = 0;

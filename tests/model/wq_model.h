@@ -52,6 +52,7 @@ struct wm_params {
 	u32 ageing;		/* of the order of levels; 0: first in, first out */
 	u32 groups;		/* that take turns: key k is in group k % groups; 0: there are none */
 	u32 limit;		/* keys of a group in processing; 0: any number */
+	u32 ceiling;		/* keys of the queue in processing; 0: any number */
 	u32 max_retries;		/* failures in a row that are retried; 0: all */
 	bool join_retry;	/* adds do not break a backoff */
 	/* its limiter: the longest of those that are there */
@@ -156,7 +157,7 @@ enum { WM_IN = 1, WM_OUT = 2, WM_HUP = 4 };	/* of wm_poll() */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
 void wm_levels(const struct wm *m, u32 ready_by_priority[WQ_PRIORITIES]);
 u32 wm_poll(const struct wm *m, u32 c);
-u32 wm_next_ready(const struct wm *m);		/* index in ready of the next key, or nready */
+u32 wm_next_ready(const struct wm *m);		/* index in ready of the key to start next, or nready */
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);

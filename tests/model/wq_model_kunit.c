@@ -217,6 +217,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 			      cfg->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
 		.order_arg = cfg->p.groups ? 1 : cfg->p.ageing,
 		.group_limit = cfg->p.limit,
+		.max_processing = cfg->p.ceiling,
 	};
 	u32 i;
 
@@ -803,14 +804,14 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	return true;
 }
 
-/* Ends all runs, if groups have a limit. */
+/* Ends all runs, if groups or the queue have a limit. */
 static bool rig_done_all(struct rig *rig)
 {
 	const struct wm *m = &rig->run.m;
 	struct ws_step done = { .verb = WS_DONE };
 	bool same = true;
 
-	for (; m->p.limit && done.key < m->p.keys && same; done.key++) {
+	for (; (m->p.limit || m->p.ceiling) && done.key < m->p.keys && same; done.key++) {
 		done.who = m->key[done.key].holder;
 		if (done.who)
 			same = rig_step(rig, &done);
@@ -819,8 +820,8 @@ static bool rig_done_all(struct rig *rig)
 }
 
 /*
- * Gets all ready keys, which must come in the same order.  If groups have a limit, it ends the runs
- * of all keys before that, and of each key before the next get.
+ * Gets all ready keys, which must come in the same order.  If groups or the queue have a limit, it
+ * ends the runs of all keys before that, and of each key before the next get.
  */
 static bool rig_empty(struct rig *rig)
 {
@@ -985,6 +986,17 @@ static const struct config configs[] = {
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .objects = true, .max_retries = 1,
 			.join_retry = true,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
+	}, {
+		.name = "two processes, leases, a ceiling of 1", .consumers = 2, .p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT, .ceiling = 1,
+			.exponential = true, .base = 0, .longest = UNIT,
+		},
+	}, {
+		.name = "kernel, a key and an object, a ceiling of 1", .consumers = 1,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .objects = true, .ceiling = 1,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}
@@ -1244,6 +1256,8 @@ static void random_config(struct config *cfg, u64 *rnd)
 		cfg->p.groups = 1 + ws_rnd(rnd, 8);
 		cfg->p.limit = ws_rnd(rnd, 4);
 	}
+	if (!ws_rnd(rnd, 3))
+		cfg->p.ceiling = 1 + ws_rnd(rnd, 6);
 	if (ws_rnd(rnd, 4)) {
 		cfg->p.exponential = true;
 		cfg->p.base = ws_rnd(rnd, 3) * UNIT / 2;

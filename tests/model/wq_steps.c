@@ -176,6 +176,9 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 		m->now += m->p.lease;
 		wm_tick(m);
 		return 0;
+	case WS_CEILING:
+		m->p.ceiling = s->flags;
+		return 0;
 	}
 	return -ENOTTY;
 }
@@ -214,9 +217,10 @@ void ws_gen_init(struct ws_gen *g)
 	/* little happens to a key that is disabled */
 	if (!g->objects)
 		g->weight[WS_DISABLE] /= 4;
-	for (v = WS_TICK; v < WS_VERBS; v++)
+	for (v = WS_TICK; v < WS_CEILING; v++)
 		if (g->clock == (v >= WS_SOON))
 			g->weight[v] = 0;
+	g->weight[WS_CEILING] = g->changes ? 4 : 0;
 	/* these take time */
 	g->weight[WS_SOON] /= 8;
 	g->weight[WS_EXPIRE] = g->expires ? 4 : 0;
@@ -404,6 +408,9 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 		if (!ws_rnd(&g->seed, 3))
 			s->ns = random_delay(g);
 		break;
+	case WS_CEILING:
+		s->flags = ws_rnd(&g->seed, 4) ? 1 + ws_rnd(&g->seed, 4) : 0;
+		break;
 	case WS_PASS:
 	case WS_MOVE:
 		if (g->wide)
@@ -443,7 +450,7 @@ static const char * const verbs[] = {
 	"add", "get", "done", "done and get", "touch", "forget", "cancel",
 	"kick", "kick many", "disable", "enable", "flush", "watch or end the watch of", "end",
 	"shut down", "drain", "pause", "tick at the next time", "tick", "no tick",
-	"add, soon due,", "touch all and let all leases end",
+	"add, soon due,", "touch all and let all leases end", "set the ceiling",
 };
 
 static const struct name pauses[] = {
@@ -482,6 +489,7 @@ static const struct {
 	[WS_PASS] = { HAS_NS },
 	[WS_MOVE] = { HAS_NS },
 	[WS_SOON] = { HAS_KEY | HAS_NS, add_flags },
+	[WS_CEILING] = { 0, no_names },
 	[WS_VERBS] = {}
 };
 

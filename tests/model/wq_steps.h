@@ -34,6 +34,8 @@ enum ws_verb {
 	/* for a queue in real time: */
 	WS_SOON,	/* add with a delay of ns, which ends before the next step */
 	WS_EXPIRE,	/* all keys in processing are touched, then none until the leases expire */
+	/* for a queue of a process: */
+	WS_CEILING,	/* flags: the ceiling from now on */
 	WS_VERBS
 };
 
@@ -109,6 +111,7 @@ struct ws_gen {
 	bool wide;	/* durations of any order of magnitude as well */
 	bool objects;	/* keys of odd numbers are embedded entries */
 	bool levels;	/* the order has levels */
+	bool changes;	/* attributes can change */
 	u32 weight[WS_VERBS];
 };
 

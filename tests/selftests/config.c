@@ -6,7 +6,7 @@
 #include "wq_users.h"
 
 #define ALL_SET	(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
-		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES)
+		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES | WQ_ATTR_MAX_PROCESSING)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, num)	\
@@ -129,6 +129,7 @@ TEST_F(users, config_reports_the_defaults)
 	ASSERT_EQ(0, a.c.lease);
 	ASSERT_EQ(WQ_DEFAULT_SLACK, a.c.slack);
 	ASSERT_EQ(0, a.c.max_defer);
+	ASSERT_EQ(0, a.c.max_processing);
 	ASSERT_TRUE(is_limiter(&a, default_limiter, ARRAY_SIZE(default_limiter)));
 }
 
@@ -136,7 +137,7 @@ TEST_F(users, config_reports_what_open_asked_for)
 {
 	int q = open_as_asked(self->name, (struct wq_attrs){
 		.mode = 0604, .max_keys = 77, .lease = 3 * SEC, .slack = 5 * MS,
-		.max_defer = 7 * MS,
+		.max_defer = 7 * MS, .max_processing = 9,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 	});
 	struct attributes a;
@@ -151,6 +152,7 @@ TEST_F(users, config_reports_what_open_asked_for)
 	ASSERT_EQ(5 * MS, a.c.slack);
 	ASSERT_EQ(5 * MS, q_stat(q).slack);
 	ASSERT_EQ(7 * MS, a.c.max_defer);
+	ASSERT_EQ(9, a.c.max_processing);
 	ASSERT_TRUE(is_limiter(&a, nested, ARRAY_SIZE(nested)));
 	/* each file that may add or get can read the attributes */
 	ASSERT_TRUE(is_same(&a, q_attach(self->name, O_RDONLY)));
@@ -161,12 +163,11 @@ TEST(config_of_a_private_queue_reports_no_permissions_to_set)
 {
 	struct attributes a = attributes(q_private(5));
 
-	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES, a.c.set);
+	ASSERT_EQ(ALL_SET & ~WQ_ATTR_LEASE, a.c.set);
 	ASSERT_EQ(0, a.c.mode);
 	ASSERT_EQ(5, a.c.max_keys);
 	a = attributes(q_open_lease("", 0, SEC));
-	ASSERT_EQ(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES | WQ_ATTR_LEASE,
-		  a.c.set);
+	ASSERT_EQ(ALL_SET, a.c.set);
 }
 
 TEST(config_writes_at_most_num_limiters_elements)
@@ -308,7 +309,7 @@ static struct wq_attrs good(void)
 	return (struct wq_attrs){
 		.set = ALL_SET, .max_keys = 123,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
-		.lease = 2 * SEC, .slack = 3 * MS,
+		.lease = 2 * SEC, .slack = 3 * MS, .max_processing = 4,
 	};
 }
 

@@ -394,6 +394,13 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 
 		return verb(rig->fd[1], WQ_IOC_PAUSE, &p);
 	}
+	case WS_CEILING: {
+		struct wq_attrs a = {
+			.size = sizeof(a), .set = WQ_ATTR_MAX_PROCESSING, .max_processing = s->flags,
+		};
+
+		return verb(rig->fd[1], WQ_IOC_ATTRS, &a);
+	}
 	}
 	return 0;
 }
@@ -587,13 +594,13 @@ static bool rig_step(struct rig *rig, const struct ws_step *s)
 	return settles(rig, s);
 }
 
-/* Ends all runs, if groups have a limit. */
+/* Ends all runs, if groups or the queue have a limit. */
 static bool rig_done_all(struct rig *rig)
 {
 	const struct wm *m = &rig->run.m;
 	struct ws_step done = { .verb = WS_DONE };
 
-	for (; m->p.limit && done.key < m->p.keys; done.key++) {
+	for (; (m->p.limit || m->p.ceiling) && done.key < m->p.keys; done.key++) {
 		done.who = m->key[done.key].holder;
 		if (done.who && !rig_step(rig, &done))
 			return false;
@@ -656,6 +663,7 @@ static const __s64 draw_order[] = {
 };
 static const __s64 draw_order_arg[] = { 1, 2, 3, 7, 16 };
 static const __s64 draw_group_limit[] = { 0, 1, 2, 3 };
+static const __s64 draw_max_processing[] = { 0, 0, 1, 2, 5 };
 static const __s64 draw_max_retries[] = { 0, 0, 0, 1, 2, 3 };
 static const __s64 draw_lease[] = { 0, HOUR };
 static const __s64 draw_slack[] = { 0, 1, WQ_DEFAULT_SLACK };
@@ -695,6 +703,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.ageing = a->order == WQ_ORDER_PRIORITY ? a->order_arg : 0,
 		.groups = a->order == WQ_ORDER_PREFIX ? 1 + ws_rnd(&g->seed, 8) : 0,
 		.limit = a->group_limit,
+		.ceiling = a->max_processing,
 	};
 	if (ws_rnd(&g->seed, 4)) {
 		rig->p.exponential = true;
@@ -707,6 +716,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 	}
 	g->consumers = rig->consumers;
 	g->expires = expires;
+	g->changes = true;
 	g->levels = rig->p.ageing;
 	ws_gen_init(g);
 }

@@ -485,7 +485,7 @@ TEST_F(users, open_SAME_needs_a_bound_file_with_the_access_mode)
 	bad.max_keys = 1;
 	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
 	bad.max_keys = 0;
-	bad.reserved = 1;
+	bad.max_processing = 1;
 	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));
 	bad = (struct wq_attrs){ .size = sizeof(bad), .fd = q };
 	EXPECT_EQ(-EINVAL, verb(unbound, WQ_IOC_OPEN, &bad));

@@ -888,6 +888,24 @@ test_why_names_the_end_of_a_lease_and_the_group_that_is_at_its_limit() {
 	because 0 group-limit
 }
 
+test_why_names_the_ceiling_and_set_raises_it() {
+	queue --max-processing 1
+	consumer 7
+	wq add $q a b
+	wq get --fd 7 >/dev/null
+	because 0 max-processing b
+	holds '.[0].text | startswith("1 key in processing, as many as max-processing allows; to change that: wqctl set --max-processing N ")'
+	because 0 max-processing
+	holds '.[0].text | startswith("1 ready key waits for the end of a run: 1 is in processing, ")'
+	is blocked "1 0 1" "$(stats blocked blocked_by_group blocked_by_ceiling)"
+	status 2 wq set --max-processing x $q
+	status 0 wq set --max-processing 2 $q
+	is max_processing 2 "$(stats max_processing)"
+	because 0 ready b
+	status 0 wq set --max-processing 0 $q
+	is max_processing - "$(stats max_processing)"
+}
+
 test_why_prints_why_the_keys_of_a_queue_do_not_run() {
 	queue --max-keys 4
 	because 0 empty
@@ -1213,7 +1231,7 @@ test_metrics_equal_stat() {
 	same("wq_slack_seconds", "0.000050000")
 	labels = "".join(',%s="%s"' % p for p in (("max_keys", st["max_keys"]),
 	    ("limiter", st["limiter"]), ("order", "fifo"), ("max_retries", 0), ("lease", "none"),
-	    ("slack", "50us"), ("max_defer", "none")))
+	    ("slack", "50us"), ("max_processing", 0), ("max_defer", "none")))
 	assert m.pop("wq_queue_info{" + name + labels + "}") == "1"
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
 	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st
@@ -1296,7 +1314,7 @@ test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 content() { sed -E 's/ (age|due)=[0-9.]+s//; /^(boot|end) /d; /^paused /s/ [0-9.]+s$//'; }
 
 save_queues() { # queues of each order, with keys in each state; descriptors 5 and 6 hold keys
-	status 0 wq create -m 0640 -n 100 --order priority:8 --max-retries 3 --lease 1h $q.a
+	status 0 wq create -m 0640 -n 100 --order priority:8 --max-retries 3 --lease 1h --max-processing 9 $q.a
 	status 0 wq create --order groups:/:1 --max-defer 3s --slack 1ms $q.b
 	status 0 wq create --no-map --limiter exponential:1h:3h,max-wait:2h $q.c
 	exec 5<>/dev/wq 6<>/dev/wq

@@ -560,6 +560,7 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
 	    st->blocked <= st->ready && st->ready_groups <= st->ready &&
+	    st->blocked == st->blocked_by_group + st->blocked_by_ceiling &&
 	    st->parked <= st->max_parked + objects &&
 	    st->parked_dropped + st->parked <= st->parked_total &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&
@@ -2402,6 +2403,8 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 		a->max_defer = some_time(r, 10 * MS);
 		params.max_defer = a->max_defer;
 	}
+	if (one_in(r, 3))
+		params.max_processing = 1 + below(r, 2 * nr);
 	if (one_in(r, 3)) {
 		a->retries = 1 + below(r, 3);
 		params.max_retries = a->retries;

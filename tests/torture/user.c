@@ -378,6 +378,7 @@ static void some_config(struct wq_attrs *config)
 		.lease = WQ_MIN_LEASE + some_time(20 * MS),
 		.slack = 1 + some_time(MS),
 		.max_retries = below(4),
+		.max_processing = below(2) ? 0 : 1 + below(2 * KEYS),
 	};
 }
 
@@ -683,6 +684,7 @@ static int open_own(const char *name)
 		.lease = config.lease, .slack = config.slack,
 		.max_retries = below(2) ? config.max_retries : 0,
 		.max_defer = below(2) ? 1 + some_time(10 * MS) : 0,
+		.max_processing = config.max_processing,
 		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
 		.order = order,
 	};

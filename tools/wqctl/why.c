@@ -162,7 +162,10 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 	} while (cursor);
 	wq_items_free(&b);
 
-	if (group && w->cfg.group_limit && busy >= w->cfg.group_limit)
+	if (w->st.blocked_by_ceiling && w->st.blocked == w->st.ready)
+		say(w, "max-processing", "%u key%s in processing, as many as max-processing allows; to change that: wqctl set --max-processing N %s",
+		    w->st.processing, S(w->st.processing), w->name);
+	else if (group && w->cfg.group_limit && busy >= w->cfg.group_limit)
 		say(w, "group-limit", "its group '%s' has %" PRIu64 " key%s in processing, which is the limit",
 		    key_text(own->key, group), busy, S(busy));
 	else if (has_groups(&w->cfg))
@@ -220,7 +223,11 @@ static int why_queue(struct why *w)
 
 	say_no_adds(w);
 	if (st->ready && !say_no_gets(w)) {
-		if (st->blocked == st->ready)
+		if (st->blocked == st->ready && st->blocked_by_ceiling)
+			say(w, "max-processing", "%u ready key%s wait%s for the end of a run: %u %s in processing, as many as max-processing allows; to change that: wqctl set --max-processing N %s",
+			    st->ready, S(st->ready), st->ready == 1 ? "s" : "", st->processing,
+			    st->processing == 1 ? "is" : "are", w->name);
+		else if (st->blocked == st->ready)
 			say(w, "group-limit", "%u ready key%s, all beyond the limits of their groups; see wqctl groups %s",
 			    st->ready, S(st->ready), w->name);
 		else

@@ -397,10 +397,11 @@ struct wq_limiter_spec {
 #define WQ_ATTR_LEASE		(1U << 5)
 #define WQ_ATTR_SLACK		(1U << 6)
 #define WQ_ATTR_MAX_RETRIES		(1U << 7)
-#define WQ_ATTR_MAX_DEFER	(1U << 8)	/* this one and the next can't be changed */
+#define WQ_ATTR_MAX_DEFER	(1U << 8)	/* this one and the next three can't be changed */
 #define WQ_ATTR_ORDER		(1U << 9)
 #define WQ_ATTR_ORDER_ARG	(1U << 10)
 #define WQ_ATTR_GROUP_LIMIT	(1U << 11)
+#define WQ_ATTR_MAX_PROCESSING	(1U << 12)
 
 /**
  * struct wq_attrs - the attributes of a queue.
@@ -455,7 +456,8 @@ struct wq_limiter_spec {
  * @fd: WQ_OPEN_SAME: a descriptor of a file that is bound, also to a private queue.  This file, a
  *	consumer of its own, is bound to its queue.  All other fields are 0.  A directory: O_RDONLY,
  *	O_WRONLY or O_RDWR, and O_NONBLOCK, of the new descriptor.  Else must be 0
- * @reserved: must be 0
+ * @max_processing: the ceiling: how many keys can be processing at once, of all groups together;
+ *	0: no limit.  If more keys are processing after a change, their runs go on
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
  * not 0, and with WQ_OPEN_NO_MAP for a queue without a map.  With @order DELIMITER it also asks for
@@ -493,6 +495,11 @@ struct wq_limiter_spec {
  * blocked keys, and a drain does so, too.  A consumer that holds the only keys of all groups must
  * end a run before it waits.
  *
+ * The ceiling @max_processing belongs to all orders.  While as many keys are processing, all ready
+ * keys are blocked, also those that were given back.  The place of a key is free when its run ends,
+ * and at once when the run is given back.  The rules of keys that a group blocks apply to keys that
+ * the ceiling blocks.
+ *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
  *  EISCONN    the file is bound already, or another thread is binding it.  A file of wqueue: a
@@ -501,7 +508,7 @@ struct wq_limiter_spec {
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
  *             - a directory: @name is empty, or @fd has another bit
- *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
+ *             - @set, @uid, @gid, @fd without SAME, or another field with it is not 0
  *             - @order is unknown, or does not use @order_arg or @group_limit, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
  *               kind, a field that its kind does not use, a MAX_OF of 0 limiters, or a limiter
@@ -568,7 +575,7 @@ struct wq_attrs {
 	__u32 group_limit;
 	__u32 max_retries;
 	__u32 fd;
-	__u32 reserved;
+	__u32 max_processing;
 };
 
 /**
@@ -1015,8 +1022,8 @@ struct wq_hist {
  * @kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
  * @disabled: number of disabled keys
  * @waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
- * @blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
- *	them only when other runs have ended.  A kernel module's own order can block keys, too
+ * @blocked: ready keys that gets can have only when other runs have ended: the sum of
+ *	@blocked_by_group and @blocked_by_ceiling
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
  *	back and is ahead of all others counts neither here nor in @ready_by_priority
  * @ready_by_priority: in: address of __u32[WQ_PRIORITIES], or 0.  Element i receives the number of
@@ -1024,6 +1031,9 @@ struct wq_hist {
  *	ready at it
  * @sources: number of sources that are attached, see <linux/wq_source.h>
  * @ended_sources: how many of them have ended, because what they watched is gone
+ * @blocked_by_group: ready keys beyond the limits of their groups, see wq_attrs.group_limit.  A
+ *	kernel module's own order can block keys, too
+ * @blocked_by_ceiling: other ready keys, beyond wq_attrs.max_processing
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1087,6 +1097,8 @@ struct wq_stat {
 	__aligned_u64 ready_by_priority;
 	__u32 sources;
 	__u32 ended_sources;
+	__u32 blocked_by_group;
+	__u32 blocked_by_ceiling;
 };
 
 #define WQ_PRIORITY_UNUSED	0xffffffffu	/* in wq_stat.ready_by_priority */

@@ -1277,17 +1277,18 @@ class Controls(Case):
         limiter = wq.max_of(wq.exponential(2, 100), wq.max_wait(wq.bucket(0.5, 7), 5))
         with self.named("python-set", permissions=0o640, max_keys=99, lease=7, slack=0.5,
                      max_defer=3, order=wq.Order.PRIORITY, order_arg=wq.NO_AGEING, max_retries=4,
-                     limiter=limiter) as q:
+                     max_processing=6, limiter=limiter) as q:
             before = q.attrs()
             self.assertEqual(wq.Attributes(
                 limiter=limiter, name="python-set", mode=0o640, uid=0, gid=0, max_keys=99,
                 lease=7 * 10 ** 9, slack=5 * 10 ** 8, max_defer=3 * 10 ** 9,
                 order=wq.Order.PRIORITY,
-                order_arg=wq.NO_AGEING, group_limit=0, max_retries=4), before)
+                order_arg=wq.NO_AGEING, group_limit=0, max_retries=4, max_processing=6), before)
             q.set_attrs()
             self.assertEqual(before, q.attrs())
             changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 ({"max_keys": 5}, {"max_keys": 5}), ({"max_retries": 0}, {"max_retries": 0}),
+                ({"max_processing": 0}, {"max_processing": 0}),
                 ({"lease": 2.5}, {"lease": 25 * 10 ** 8}),
                 ({"slack": 0.25}, {"slack": 25 * 10 ** 7}),
                 ({"limiter": wq.fast_slow(1, 2, 3)}, {"limiter": wq.fast_slow(1, 2, 3)})]
@@ -1428,13 +1429,23 @@ class Opens(Case):
             q.add_many(["a/1", "a/2", "b/1"])
             with q.get(timeout=0) as one, q.get(timeout=0) as two:
                 self.assertEqual(["a/1", "b/1"], [one.text, two.text])
-                self.assertEqual(1, q.stat().blocked)
+                self.assertEqual((1, 1), (q.stat().blocked, q.stat().blocked_by_group))
+        with wq.open(max_processing=1) as q:
+            q.add_many(["a", "b"])
+            with q.get(timeout=0):
+                self.assertEqual((1, 1), (q.stat().blocked, q.stat().blocked_by_ceiling))
+                with self.raises(BlockingIOError, errno.EAGAIN):
+                    q.get(timeout=0)
+                q.set_attrs(max_processing=2)
+                with q.get(timeout=0) as two:
+                    self.assertEqual("b", two.text)
 
     def test_numbers_beyond_their_fields_raise(self) -> None:
         for number in (-1, 2 ** 32 + 1):
             calls: list[Callable[[], object]] = [
                 lambda: wq.open(max_keys=number), lambda: wq.open(max_retries=number),
                 lambda: wq.open(group_limit=number), lambda: wq.open(order_arg=number),
+                lambda: wq.open(max_processing=number),
                 lambda: wq.fast_slow(1, 1, number), lambda: wq.bucket(1, number),
                 lambda: self.q.get_many(number), lambda: self.q.kick(most=number)]
             for call in calls:

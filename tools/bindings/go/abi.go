@@ -22,6 +22,7 @@ const (
 	cAttrLimiter        = 16
 	cAttrMaxDefer       = 256
 	cAttrMaxKeys        = 8
+	cAttrMaxProcessing  = 4096
 	cAttrMaxRetries     = 128
 	cAttrMode           = 1
 	cAttrOrder          = 512
@@ -263,25 +264,25 @@ var (
 )
 
 type cAttrs struct {
-	size        uint32
-	flags       uint32
-	name        [cNameMax]byte
-	set         uint32
-	mode        uint32
-	uid         uint32
-	gid         uint32
-	maxKeys     uint32
-	numLimiters uint32
-	limiters    uint64
-	lease       int64
-	slack       int64
-	maxDefer    int64
-	order       uint32
-	orderArg    uint32
-	groupLimit  uint32
-	maxRetries  uint32
-	fd          uint32
-	reserved    uint32
+	size          uint32
+	flags         uint32
+	name          [cNameMax]byte
+	set           uint32
+	mode          uint32
+	uid           uint32
+	gid           uint32
+	maxKeys       uint32
+	numLimiters   uint32
+	limiters      uint64
+	lease         int64
+	slack         int64
+	maxDefer      int64
+	order         uint32
+	orderArg      uint32
+	groupLimit    uint32
+	maxRetries    uint32
+	fd            uint32
+	maxProcessing uint32
 }
 
 var (
@@ -322,8 +323,8 @@ var (
 	_ = same[unsafe.Sizeof(cAttrs{}.maxRetries)-4]
 	_ = same[unsafe.Offsetof(cAttrs{}.fd)-144]
 	_ = same[unsafe.Sizeof(cAttrs{}.fd)-4]
-	_ = same[unsafe.Offsetof(cAttrs{}.reserved)-148]
-	_ = same[unsafe.Sizeof(cAttrs{}.reserved)-4]
+	_ = same[unsafe.Offsetof(cAttrs{}.maxProcessing)-148]
+	_ = same[unsafe.Sizeof(cAttrs{}.maxProcessing)-4]
 )
 
 type cAdd struct {
@@ -538,62 +539,64 @@ var (
 )
 
 type cStat struct {
-	size            uint32
-	flags           uint32
-	name            [cNameMax]byte
-	uid             uint32
-	gid             uint32
-	mode            uint32
-	state           uint32
-	ready           uint32
-	processing      uint32
-	held            uint32
-	keys            uint32
-	maxKeys         uint32
-	delayed         uint32
-	adds            uint64
-	coalesced       uint64
-	gets            uint64
-	dones           uint64
-	givenBack       uint64
-	canceled        uint64
-	merged          uint64
-	nextDue         int64
-	retries         uint64
-	dropped         uint64
-	failed          uint32
-	retained        uint32
-	memory          uint64
-	depth           uint32
-	consumers       uint32
-	unfinished      uint64
-	longest         uint64
-	waits           cHist
-	works           cHist
-	lease           int64
-	expired         uint64
-	givenBackFailed uint64
-	slack           int64
-	getsResume      int64
-	addsResume      int64
-	failures        uint64
-	oldest          int64
-	parked          uint32
-	maxParked       uint32
-	parkedTotal     uint64
-	parkedDropped   uint64
-	kicked          uint64
-	disabled        uint32
-	waiters         uint32
-	blocked         uint32
-	readyGroups     uint32
-	readyByPriority uint64
-	sources         uint32
-	endedSources    uint32
+	size             uint32
+	flags            uint32
+	name             [cNameMax]byte
+	uid              uint32
+	gid              uint32
+	mode             uint32
+	state            uint32
+	ready            uint32
+	processing       uint32
+	held             uint32
+	keys             uint32
+	maxKeys          uint32
+	delayed          uint32
+	adds             uint64
+	coalesced        uint64
+	gets             uint64
+	dones            uint64
+	givenBack        uint64
+	canceled         uint64
+	merged           uint64
+	nextDue          int64
+	retries          uint64
+	dropped          uint64
+	failed           uint32
+	retained         uint32
+	memory           uint64
+	depth            uint32
+	consumers        uint32
+	unfinished       uint64
+	longest          uint64
+	waits            cHist
+	works            cHist
+	lease            int64
+	expired          uint64
+	givenBackFailed  uint64
+	slack            int64
+	getsResume       int64
+	addsResume       int64
+	failures         uint64
+	oldest           int64
+	parked           uint32
+	maxParked        uint32
+	parkedTotal      uint64
+	parkedDropped    uint64
+	kicked           uint64
+	disabled         uint32
+	waiters          uint32
+	blocked          uint32
+	readyGroups      uint32
+	readyByPriority  uint64
+	sources          uint32
+	endedSources     uint32
+	blockedByGroup   uint32
+	blockedByCeiling uint32
 }
 
 var (
-	_ = same[unsafe.Sizeof(cStat{})-552]
+	_ = same[unsafe.Sizeof(cStat{})-560]
 	_ = same[unsafe.Offsetof(cStat{}.size)-0]
 	_ = same[unsafe.Sizeof(cStat{}.size)-4]
 	_ = same[unsafe.Offsetof(cStat{}.flags)-4]
@@ -698,6 +701,10 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.sources)-4]
 	_ = same[unsafe.Offsetof(cStat{}.endedSources)-548]
 	_ = same[unsafe.Sizeof(cStat{}.endedSources)-4]
+	_ = same[unsafe.Offsetof(cStat{}.blockedByGroup)-552]
+	_ = same[unsafe.Sizeof(cStat{}.blockedByGroup)-4]
+	_ = same[unsafe.Offsetof(cStat{}.blockedByCeiling)-556]
+	_ = same[unsafe.Sizeof(cStat{}.blockedByCeiling)-4]
 )
 
 type cControl struct {

@@ -36,13 +36,15 @@ type Attrs struct {
 	GroupLimit int // how many keys of a group can be processing at once
 	MaxRetries int // failures in a row that are retried; the next one parks the key
 
+	MaxProcessing int // how many keys of the queue can be processing at once
+
 	Accept bool // accept the attributes of a queue that exists
 	NoMap  bool // a new queue has no map for producers
 }
 
 // fill prepares the arguments of an open.
 func (a *Attrs) fill(r *request) error {
-	for _, n := range []int{a.MaxKeys, a.OrderArg, a.GroupLimit, a.MaxRetries} {
+	for _, n := range []int{a.MaxKeys, a.OrderArg, a.GroupLimit, a.MaxRetries, a.MaxProcessing} {
 		if n < 0 || n > math.MaxInt32 {
 			return &Error{Op: "open", Errno: syscall.ERANGE}
 		}
@@ -51,6 +53,7 @@ func (a *Attrs) fill(r *request) error {
 		maxKeys: uint32(a.MaxKeys), lease: int64(a.Lease), slack: int64(a.Slack),
 		maxDefer: int64(a.MaxDefer), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
 		groupLimit: uint32(a.GroupLimit), maxRetries: uint32(a.MaxRetries),
+		maxProcessing: uint32(a.MaxProcessing),
 	}
 	if a.Accept {
 		r.attrs.flags |= cOpenAccept

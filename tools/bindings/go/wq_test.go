@@ -322,6 +322,17 @@ func TestMaxRetriesParksWithTheReason(t *testing.T) {
 	equal(t, "kicked", n, 1)
 }
 
+func TestMaxProcessingHoldsKeysBack(t *testing.T) {
+	q := private(t, Attrs{MaxProcessing: 1})
+	add(t, q, "a", "b")
+	a := take(t, q, "a")
+	st, err := q.Stat()
+	ok(t, err)
+	equal(t, "blocked keys", [2]int{st.Blocked, st.BlockedByCeiling}, [2]int{1, 1})
+	ok(t, a.Done())
+	ok(t, take(t, q, "b").Done())
+}
+
 func TestLimitersReachTheKernel(t *testing.T) {
 	q := private(t, Attrs{Limiter: MaxWait(MaxOf(Exponential(time.Minute, time.Hour),
 		FastSlow(0, time.Hour, 1), Bucket(1, 100)), 90*time.Second)})

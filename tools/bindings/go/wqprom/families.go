@@ -47,10 +47,20 @@ var families = []family{
 		prometheus.GaugeValue,
 		func(s *wq.Stat) float64 { return float64(s.Ready) }},
 	{"wq_blocked_keys",
+		"Ready keys that no get can have yet: the sum of the keys that a limit of " +
+			"groups and a ceiling hold back.",
+		prometheus.GaugeValue,
+		func(s *wq.Stat) float64 { return float64(s.Blocked) }},
+	{"wq_group_blocked_keys",
 		"Ready keys beyond the limit of their group, which wait until another run of" +
 			" the group ends.",
 		prometheus.GaugeValue,
-		func(s *wq.Stat) float64 { return float64(s.Blocked) }},
+		func(s *wq.Stat) float64 { return float64(s.BlockedByGroup) }},
+	{"wq_ceiling_blocked_keys",
+		"Ready keys that wait until any other run ends, because as many keys as " +
+			"max_processing are processing.",
+		prometheus.GaugeValue,
+		func(s *wq.Stat) float64 { return float64(s.BlockedByCeiling) }},
 	{"wq_ready_groups",
 		"Groups with ready keys.",
 		prometheus.GaugeValue,

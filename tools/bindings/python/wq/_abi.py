@@ -53,6 +53,7 @@ WQ_ATTR_MAX_DEFER = 256
 WQ_ATTR_ORDER = 512
 WQ_ATTR_ORDER_ARG = 1024
 WQ_ATTR_GROUP_LIMIT = 2048
+WQ_ATTR_MAX_PROCESSING = 4096
 WQ_DONE_GET = 1
 WQ_HELD_BY_KERNEL = 4294967295
 WQ_DO_QUERY = 0
@@ -342,6 +343,8 @@ class wq_stat(Structure):
         ("ready_by_priority", c_uint64),
         ("sources", c_uint32),
         ("ended_sources", c_uint32),
+        ("blocked_by_group", c_uint32),
+        ("blocked_by_ceiling", c_uint32),
     ]
     size: int
     flags: int
@@ -395,6 +398,8 @@ class wq_stat(Structure):
     ready_by_priority: int
     sources: int
     ended_sources: int
+    blocked_by_group: int
+    blocked_by_ceiling: int
 
 
 class wq_key_info(Structure):
@@ -552,7 +557,7 @@ class wq_attrs(Structure):
         ("group_limit", c_uint32),
         ("max_retries", c_uint32),
         ("fd", c_uint32),
-        ("reserved", c_uint32),
+        ("max_processing", c_uint32),
     ]
     size: int
     flags: int
@@ -572,7 +577,7 @@ class wq_attrs(Structure):
     group_limit: int
     max_retries: int
     fd: int
-    reserved: int
+    max_processing: int
 
 
 class wq_queue(Structure):
@@ -792,12 +797,15 @@ class Stat:
     kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
     disabled: number of disabled keys
     waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
-    blocked: ready keys beyond the limits of their groups, see wq_attrs.group_limit: gets can have
-        them only when other runs have ended. A kernel module's own order can block keys, too
+    blocked: ready keys that gets can have only when other runs have ended: the sum of
+        blocked_by_group and blocked_by_ceiling
     ready_groups: in a queue with groups: number of groups with ready keys. A key that was given
         back and is ahead of all others counts neither here nor in ready_by_priority
     sources: number of sources that are attached, see <linux/wq_source.h>
     ended_sources: how many of them have ended, because what they watched is gone
+    blocked_by_group: ready keys beyond the limits of their groups, see wq_attrs.group_limit. A
+        kernel module's own order can block keys, too
+    blocked_by_ceiling: other ready keys, beyond wq_attrs.max_processing
     """
 
     name: str
@@ -849,6 +857,8 @@ class Stat:
     ready_groups: int
     sources: int
     ended_sources: int
+    blocked_by_group: int
+    blocked_by_ceiling: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -997,6 +1007,7 @@ class Attributes:
     order_arg: int
     group_limit: int
     max_retries: int
+    max_processing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1033,7 +1044,7 @@ MODELS = ((8, 8), (4, 4), (4, 8))
 SIZES = (
     (wq_item, (1088, 1080, 1080)),
     (wq_hist, (96, 96, 96)),
-    (wq_stat, (552, 552, 552)),
+    (wq_stat, (560, 560, 560)),
     (wq_key_info, (120, 120, 120)),
     (wq_view, (152, 140, 144)),
     (wq_items, (80, 68, 72)),

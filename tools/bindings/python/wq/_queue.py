@@ -47,7 +47,8 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
          create: bool = False, exclusive: bool = False, accept: bool = False,
          permissions: int = 0o600, max_keys: int = 0, lease: float = 0, max_retries: int = 0,
          limiter: Limiter = (), order: Order = Order.FIFO, order_arg: int = 0, group_limit: int = 0,
-         max_defer: float = 0, slack: float = 0, no_map: bool = False) -> "Queue":
+         max_processing: int = 0, max_defer: float = 0, slack: float = 0,
+         no_map: bool = False) -> "Queue":
     """Open a queue as a new consumer.
 
     name: the queue's name, or with a slash the path of its file in wqueue; None: a new private
@@ -66,6 +67,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         together at most 10 failures a second after the first 100
     order: which ready key a get takes. order_arg: its number, see wq(4), for example ord("/") of
         Order.DELIMITER. group_limit: keys of a group that are processing at once; 0: no limit
+    max_processing: keys of the queue that are processing at once; 0: no limit
     max_defer: seconds for which adds with AddFlag.TAKE_LATEST can defer a key; 0: no limit
     slack: seconds by which delays and leases may end late; 0: 50 us
     no_map: a new queue has no map, so that each add of a Producer is a call
@@ -84,6 +86,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         slack=nanoseconds(slack), max_defer=nanoseconds(max_defer), order=order,
         order_arg=in_range("order_arg", order_arg),
         group_limit=in_range("group_limit", group_limit),
+        max_processing=in_range("max_processing", max_processing),
         max_retries=in_range("max_retries", max_retries), num_limiters=len(limiter),
         limiters=ctypes.addressof(specs) if limiter else 0,
         flags=(_abi.WQ_OPEN_ACCEPT if accept else 0) | (_abi.WQ_OPEN_NO_MAP if no_map else 0))
@@ -604,8 +607,8 @@ class Queue(OneProcess):
             figures(LimiterSpec, spec) for spec in specs[:struct.num_limiters]))
 
     def set_attrs(self, *, max_keys: int | None = None, lease: float | None = None,
-                  max_retries: int | None = None, limiter: Limiter | None = None,
-                  slack: float | None = None) -> None:
+                  max_processing: int | None = None, max_retries: int | None = None,
+                  limiter: Limiter | None = None, slack: float | None = None) -> None:
         """Change those attributes that are given, as open() takes them. 0 is the default of each.
 
         A queue that was created without a lease cannot have one. If the call raises, no attribute
@@ -623,6 +626,7 @@ class Queue(OneProcess):
                                limiters=ctypes.addressof(specs) if limiter else 0)
         for bit, name, value in (
                 (_abi.WQ_ATTR_MAX_KEYS, "max_keys", max_keys),
+                (_abi.WQ_ATTR_MAX_PROCESSING, "max_processing", max_processing),
                 (_abi.WQ_ATTR_MAX_RETRIES, "max_retries", max_retries),
                 (_abi.WQ_ATTR_LEASE, "lease", None if lease is None else nanoseconds(lease)),
                 (_abi.WQ_ATTR_SLACK, "slack", None if slack is None else nanoseconds(slack))):

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Which ready keys may start: the ceiling of a queue, max_processing.
+ */
+#include "wq_test.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+/* Binds a file to a queue with these attributes, and creates the queue. */
+static int q_bind_attrs(int fd, const char *name, struct wq_attrs op)
+{
+	op.size = sizeof(op);
+	op.flags = name[0] ? WQ_OPEN_CREATE : 0;
+	op.mode = name[0] ? 0600 : 0;
+	memcpy(op.name, name, strnlen(name, sizeof(op.name)));
+	return verb(fd, WQ_IOC_OPEN, &op);
+}
+
+static int q_attrs(const char *name, struct wq_attrs op)
+{
+	int fd = q_dev(O_RDWR), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = q_bind_attrs(fd, name, op);
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+static int set_ceiling(int fd, __u32 max_processing)
+{
+	struct wq_attrs op = {
+		.size = sizeof(op), .set = WQ_ATTR_MAX_PROCESSING, .max_processing = max_processing,
+	};
+
+	return verb(fd, WQ_IOC_ATTRS, &op);
+}
+
+FIXTURE(ceiling) {
+	int q;			/* a named queue with a ceiling of 2 */
+	char name[WQ_NAME_MAX];
+};
+
+FIXTURE_SETUP(ceiling)
+{
+	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
+	self->q = q_attrs(self->name, (struct wq_attrs){ .max_processing = 2 });
+	ASSERT_LE(0, self->q);
+}
+
+FIXTURE_TEARDOWN(ceiling)
+{
+	struct wq_stat st = q_stat(self->q);
+
+	EXPECT_TRUE(conserved(&st));
+	q_unlink(self->name);
+	close(self->q);
+}
+
+static bool got(int q, struct item *it, const char *key)
+{
+	int ret = q_get(q, it, 0);
+
+	if (ret || strcmp(it->key, key))
+		COMMENT("get: %d \"%s\", expected \"%s\"\n", ret, it->key, key);
+	return !ret && !strcmp(it->key, key);
+}
+
+static bool ran(int q, const char *key)
+{
+	struct item it;
+
+	return got(q, &it, key) && equal("done", 0, q_done(q, &it));
+}
+
+/* Adds keys that are one letter each. */
+static bool add_letters(int q, const char *letters)
+{
+	for (; *letters; letters++)
+		if (!equal("add", 1, q_add(q, (char[]){ *letters, 0 })))
+			return false;
+	return true;
+}
+
+/* The ready keys that are blocked, and the reasons. */
+static bool blocked(int q, __u32 ready, __u32 by_group, __u32 by_ceiling)
+{
+	struct wq_stat st = q_stat(q);
+
+	return equal("ready", ready, st.ready) &&
+	       equal("blocked", by_group + by_ceiling, st.blocked) &&
+	       equal("blocked by group", by_group, st.blocked_by_group) &&
+	       equal("blocked by ceiling", by_ceiling, st.blocked_by_ceiling);
+}
+
+static int poll_now(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) < 0 ? -errno : p.revents;
+}
+
+static bool nothing_starts(int q)
+{
+	return equal("get", -EAGAIN, q_get(q, &(struct item){}, 0)) &&
+	       equal("poll", 0, poll_now(q));
+}
+
+/* A process that waits for a key, and exits with the key's letter. */
+static pid_t waiting_getter(const char *name)
+{
+	pid_t pid = child();
+	struct item it;
+
+	if (!pid) {
+		int q = q_attach(name, O_RDWR);
+
+		_exit(q_get(q, &it, FOREVER) || q_done(q, &it) ? 0 : it.key[0]);
+	}
+	return pid;
+}
+
+/* ---- the ceiling ---- */
+
+TEST_F(ceiling, open_with_another_max_processing_fails_with_EEXIST)
+{
+	int fd = q_dev(O_RDWR);
+
+	EXPECT_EQ(-EEXIST, q_bind_attrs(fd, self->name, (struct wq_attrs){ .max_processing = 3 }));
+	EXPECT_EQ(0, q_bind_attrs(fd, self->name, (struct wq_attrs){ .max_processing = 2 }));
+	close(fd);
+}
+
+TEST_F(ceiling, get_takes_a_key_beyond_the_ceiling_only_when_a_run_has_ended)
+{
+	struct item a, b;
+
+	ASSERT_TRUE(add_letters(self->q, "abcd"));
+	EXPECT_TRUE(blocked(self->q, 4, 0, 2));
+	ASSERT_TRUE(got(self->q, &a, "a"));
+	EXPECT_TRUE(blocked(self->q, 3, 0, 2));
+	ASSERT_TRUE(got(self->q, &b, "b"));
+	EXPECT_TRUE(blocked(self->q, 2, 0, 2));
+	EXPECT_TRUE(nothing_starts(self->q));
+	ASSERT_EQ(0, q_done(self->q, &b));
+	EXPECT_EQ(POLLIN, poll_now(self->q));
+	EXPECT_TRUE(ran(self->q, "c"));
+	EXPECT_TRUE(ran(self->q, "d"));
+	ASSERT_EQ(0, q_done(self->q, &a));
+}
+
+TEST_F(ceiling, get_of_several_keys_ends_at_the_ceiling)
+{
+	struct array a = array_new(4096);
+
+	ASSERT_TRUE(add_letters(self->q, "abcdef"));
+	ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
+	EXPECT_EQ(2, a.count);
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+	ASSERT_EQ(0, q_get_array(self->q, &a, 0, 0));
+	EXPECT_EQ(2, a.count);
+	ASSERT_EQ(0, q_done_array(self->q, &a));
+	free(a.recs);
+}
+
+TEST_F(ceiling, done_with_a_get_takes_the_next_key_in_the_same_place)
+{
+	union one in, out;
+	struct wq_done done = { .size = sizeof(done), .flags = WQ_DONE_GET };
+	struct item a, b;
+
+	ASSERT_TRUE(add_letters(self->q, "abc"));
+	ASSERT_TRUE(got(self->q, &a, "a"));
+	ASSERT_TRUE(got(self->q, &b, "b"));
+	done.keys = (struct wq_keys){ addr_of(rec_set(&in, "a", 1, a.token)), WQ_REC_SIZE(1), 1 };
+	done.next = (struct wq_keys){ addr_of(&out), sizeof(out), 1 };
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_DONE, &done));
+	EXPECT_TRUE(equal_bytes("key", "c", out.rec.key, 1));
+}
+
+TEST_F(ceiling, get_that_cannot_copy_its_key_leaves_the_place_free)
+{
+	struct wq_get get = {
+		.size = sizeof(get), .keys = { .addr = addr_of(NULL), .size = 4096, .count = 1 },
+	};
+
+	ASSERT_EQ(0, set_ceiling(self->q, 1));
+	ASSERT_TRUE(add_letters(self->q, "a"));
+	ASSERT_EQ(-EFAULT, verb(self->q, WQ_IOC_GET, &get));
+	EXPECT_TRUE(ran(self->q, "a"));
+}
+
+TEST_F(ceiling, waiting_get_wakes_when_a_run_ends)
+{
+	struct item a, b;
+	pid_t pid;
+
+	ASSERT_TRUE(add_letters(self->q, "ab"));
+	ASSERT_TRUE(got(self->q, &a, "a"));
+	ASSERT_TRUE(got(self->q, &b, "b"));
+	pid = waiting_getter(self->name);
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_TRUE(add_letters(self->q, "c"));
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, q_done(self->q, &a));
+	EXPECT_EQ('c', reap(pid));
+}
+
+TEST_F(ceiling, killed_consumer_frees_its_place_at_once)
+{
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(0, set_ceiling(self->q, 1));
+	ASSERT_TRUE(add_letters(self->q, "ab"));
+	pid = child();
+	if (!pid) {
+		int q = q_attach(self->name, O_RDWR);
+
+		if (q_get(q, &it, 0))
+			_exit(1);
+		pause();
+	}
+	ASSERT_EVENTUALLY(q_stat(self->q).processing == 1);
+	EXPECT_TRUE(nothing_starts(self->q));
+	kill(pid, SIGKILL);
+	reap(pid);
+	ASSERT_EQ(0, q_get(self->q, &it, FOREVER));
+	EXPECT_STREQ("a", it.key);
+	EXPECT_TRUE(nothing_starts(self->q));
+	ASSERT_EQ(0, q_done(self->q, &it));
+	EXPECT_TRUE(ran(self->q, "b"));
+}
+
+/* ---- changes ---- */
+
+TEST_F(ceiling, lowered_ceiling_lets_runs_go_on_and_starts_no_key_until_they_are_fewer)
+{
+	struct item a, b, c;
+
+	ASSERT_EQ(0, set_ceiling(self->q, 0));
+	ASSERT_TRUE(add_letters(self->q, "abcdef"));
+	ASSERT_TRUE(got(self->q, &a, "a"));
+	ASSERT_TRUE(got(self->q, &b, "b"));
+	ASSERT_TRUE(got(self->q, &c, "c"));
+	ASSERT_EQ(0, set_ceiling(self->q, 1));
+	EXPECT_EQ(3, q_stat(self->q).processing);
+	EXPECT_TRUE(nothing_starts(self->q));
+	ASSERT_EQ(0, q_done(self->q, &a));
+	ASSERT_EQ(0, q_done(self->q, &b));
+	EXPECT_TRUE(nothing_starts(self->q));
+	EXPECT_TRUE(blocked(self->q, 3, 0, 3));
+	ASSERT_EQ(0, q_done(self->q, &c));
+	EXPECT_TRUE(ran(self->q, "d"));
+}
+
+TEST_F(ceiling, raised_ceiling_wakes_as_many_gets_as_keys_can_start)
+{
+	struct item a, b;
+	pid_t pid[2];
+	int one, two;
+
+	ASSERT_TRUE(add_letters(self->q, "abcd"));
+	ASSERT_TRUE(got(self->q, &a, "a"));
+	ASSERT_TRUE(got(self->q, &b, "b"));
+	for (int i = 0; i < 2; i++) {
+		pid[i] = waiting_getter(self->name);
+		ASSERT_TRUE(asleep(pid[i]));
+	}
+	ASSERT_EQ(0, set_ceiling(self->q, 4));
+	one = reap(pid[0]);
+	two = reap(pid[1]);
+	EXPECT_TRUE((one == 'c' && two == 'd') || (one == 'd' && two == 'c'));
+}
+
+/* ---- with the limits of groups ---- */
+
+TEST(blocked_keys_have_one_reason_each)
+{
+	int q = q_attrs("", (struct wq_attrs){
+		.order = WQ_ORDER_PREFIX, .order_arg = 1, .group_limit = 1, .max_processing = 2,
+	});
+	struct item a, b;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, q_add(q, "a1"));
+	ASSERT_EQ(1, q_add(q, "a2"));
+	ASSERT_EQ(1, q_add(q, "b1"));
+	ASSERT_EQ(1, q_add(q, "c1"));
+	/* The groups offer a1, b1 and c1, and two of these can start. */
+	EXPECT_TRUE(blocked(q, 4, 1, 1));
+	ASSERT_TRUE(got(q, &a, "a1"));
+	ASSERT_TRUE(got(q, &b, "b1"));
+	EXPECT_TRUE(blocked(q, 2, 1, 1));
+	EXPECT_TRUE(nothing_starts(q));
+	ASSERT_EQ(0, q_done(q, &b));
+	EXPECT_TRUE(blocked(q, 2, 1, 0));
+	EXPECT_TRUE(ran(q, "c1"));
+	EXPECT_TRUE(nothing_starts(q));
+	ASSERT_EQ(0, q_done(q, &a));
+	EXPECT_TRUE(ran(q, "a2"));
+	close(q);
+}
+
+/* ---- poll ---- */
+
+/* The run that holds the place ends by the read. */
+TEST_F(ceiling, reader_that_polls_gets_all_keys)
+{
+	int ep = epoll_create1(0);
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	char key[16];
+
+	ASSERT_EQ(0, set_ceiling(self->q, 1));
+	fcntl(self->q, F_SETFL, O_NONBLOCK);
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, self->q, &ev));
+	ASSERT_TRUE(add_letters(self->q, "a"));
+	ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	ASSERT_EQ(1, read(self->q, key, sizeof(key)));
+	for (char next = 'b'; next < 'f'; next++) {
+		ASSERT_EQ(0, epoll_wait(ep, &ev, 1, 0));
+		ASSERT_TRUE(add_letters(self->q, (char[]){ next, 0 }));
+		ASSERT_EQ(POLLIN, poll_now(self->q));
+		ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+		ASSERT_EQ(1, read(self->q, key, sizeof(key)));
+		ASSERT_EQ(next, key[0]);
+	}
+	ASSERT_EQ(0, poll_now(self->q));
+	close(ep);
+}
+
+/* Above a ceiling that was lowered, the end of its run makes no room for a read. */
+TEST_F(ceiling, reader_above_a_lowered_ceiling_polls_nothing_until_runs_are_fewer)
+{
+	int ep = epoll_create1(0);
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int other = q_attach(self->name, O_RDWR);
+	struct item it;
+	char key[16];
+
+	ASSERT_TRUE(add_letters(self->q, "ab"));
+	ASSERT_EQ(1, read(self->q, key, sizeof(key)));
+	ASSERT_TRUE(got(other, &it, "b"));
+	ASSERT_EQ(0, set_ceiling(self->q, 1));
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, self->q, &ev));
+	ASSERT_TRUE(add_letters(self->q, "c"));
+	EXPECT_EQ(0, poll_now(self->q));
+	while (epoll_wait(ep, &ev, 1, 0))
+		;
+	ASSERT_EQ(0, q_done(other, &it));
+	EXPECT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	EXPECT_EQ(POLLIN, poll_now(self->q));
+	ASSERT_EQ(1, read(self->q, key, sizeof(key)));
+	EXPECT_EQ('c', key[0]);
+	close(ep);
+	close(other);
+}
+
+/* ---- shut down ---- */
+
+TEST_F(ceiling, drain_hands_out_blocked_keys)
+{
+	struct item a, b;
+	pid_t pid;
+
+	ASSERT_TRUE(add_letters(self->q, "abcdef"));
+	ASSERT_TRUE(got(self->q, &a, "a"));
+	ASSERT_TRUE(got(self->q, &b, "b"));
+	pid = child();
+	if (!pid) {
+		int q = q_attach(self->name, O_RDWR), ret;
+		struct item it;
+
+		while (!(ret = q_get(q, &it, FOREVER)))
+			q_done(q, &it);
+		_exit(ret == -ESHUTDOWN ? 0 : 1);
+	}
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, q_done(self->q, &a));
+	ASSERT_EQ(0, reap(pid));
+	ASSERT_EQ(0, q_done(self->q, &b));
+	EXPECT_EQ(-ESHUTDOWN, q_get(self->q, &a, 0));
+}
+
+/* ---- many processes ---- */
+
+/* While the ceiling changes between 1 and 3, no more than 3 keys are processing. */
+TEST_F_TIMEOUT(ceiling, processes_never_process_more_keys_than_the_ceiling, 120)
+{
+	enum { WORKERS = 6, RUNS = 3000 };
+	struct shared {
+		unsigned int running, runs, beyond;
+	} *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct array a = array_new(1 << 17);
+	pid_t pid[WORKERS];
+
+	ASSERT_NE(MAP_FAILED, s);
+	for (int i = 0; i < WORKERS; i++) {
+		pid[i] = child();
+		if (!pid[i]) {
+			int q = q_attach(self->name, O_RDWR), ret;
+			struct item it;
+
+			while (!(ret = q_get(q, &it, FOREVER))) {
+				if (__atomic_add_fetch(&s->running, 1, __ATOMIC_SEQ_CST) > 3)
+					__atomic_fetch_add(&s->beyond, 1, __ATOMIC_SEQ_CST);
+				__atomic_fetch_add(&s->runs, 1, __ATOMIC_SEQ_CST);
+				if (it.key[0] % 16 == 0)
+					sched_yield();
+				__atomic_fetch_sub(&s->running, 1, __ATOMIC_SEQ_CST);
+				if (q_done(q, &it))
+					_exit(1);
+			}
+			_exit(ret == -ESHUTDOWN ? 0 : 2);
+		}
+	}
+	for (int i = 0; i < RUNS; i++)
+		array_putf(&a, "%d", i);
+	ASSERT_EQ(0, q_add_array(self->q, &a));
+	for (int i = 0; q_stat(self->q).ready; i++)
+		ASSERT_EQ(0, set_ceiling(self->q, 1 + i % 3));
+	ASSERT_EQ(0, q_drain(self->q));
+	for (int i = 0; i < WORKERS; i++)
+		ASSERT_EQ(0, reap(pid[i]));
+	EXPECT_EQ(RUNS, s->runs);
+	EXPECT_EQ(0, s->beyond);
+	free(a.recs);
+}
+
+TEST_HARNESS_MAIN

@@ -52,7 +52,7 @@ DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wild
 
 .PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
-	dkms-install dkms-uninstall dist specs deb deb-etcd clean help
+	dkms-install dkms-uninstall dist specs deb deb-etcd wheel clean help
 
 all: modules tools
 
@@ -250,6 +250,9 @@ deb:
 deb-etcd:
 	@tools/etcd/deb $(WQ_VERSION)
 
+wheel:
+	@tools/pkg/wheel && ls build/wheel/libwq-*
+
 # Kbuild's outputs in a module's directories.  clean removes them without Kbuild, because
 # the kernel headers may have been removed since the build.
 KBUILD_OUTPUTS := *.o *.ko *.ko.* wq*.mod *.mod.c *.a *.i *.s *.lst *.su *.dwo *.gcno *.ll *.usyms \
@@ -280,6 +283,7 @@ help:
 	@echo "                        remove what the target of that name installed"
 	@echo "  make deb              Debian packages, in build/deb"
 	@echo "  make deb-etcd         the Debian package wq-etcd, in build/deb-etcd"
+	@echo "  make wheel            the Python package as a wheel and as sources, in build/wheel"
 	@echo "  make specs            specs for Fedora, Arch, NixOS and Kubernetes, in build/specs"
 	@echo "  make dist             the sources as build/$(DIST).tar.xz"
 	@echo

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import zipfile
@@ -176,25 +177,46 @@ class Builds(Case):
                                  env=dict(os.environ, MYPYPATH=str(PACKAGE)))
             self.assertIn("Found 1 error", ran.stdout, code)
 
-    def test_wheel_has_the_package_and_works(self) -> None:
-        source = self.dir / "source"
-        shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
-        subprocess.run([sys.executable, "-c", "from setuptools import build_meta\n"
-                        f"build_meta.build_wheel({str(self.dir)!r})"], cwd=source, check=True,
-                       capture_output=True)
+    def test_wheel_and_sources_install_into_an_empty_environment(self) -> None:
+        self.output(TOP / "tools/pkg/wheel", self.dir)
         wheel, = self.dir.glob("*.whl")
+        sources, = self.dir.glob("*.tar.gz")
         text = (TOP / "module/dev/main.c").read_text()
         version = re.search(r'^MODULE_VERSION\("(.*)"\);', text, re.M)
         assert version
         self.assertEqual(f"libwq-{version[1]}-py3-none-any.whl", wheel.name)
+        self.assertEqual(f"libwq-{version[1]}.tar.gz", sources.name)
+        parts = sorted(f"wq/{path.name}" for path in (PACKAGE / "wq").glob("*.*"))
         with zipfile.ZipFile(wheel) as archive:
-            self.assertEqual(sorted(f"wq/{path.name}" for path in (PACKAGE / "wq").glob("*.*")),
-                             sorted(name for name in archive.namelist() if name.startswith("wq/")))
-            archive.extractall(self.dir / "there")
-        self.assertEqual(
-            f"{version[1]} {self.dir}/there/wq/__init__.py\n",
-            self.output(sys.executable, "-c", "import wq; print(wq.__version__, wq.__file__)",
-                        path=self.dir / "there"))
+            self.assertEqual(parts, sorted(name for name in archive.namelist()
+                                           if name.startswith("wq/")))
+        with tarfile.open(sources) as tar:
+            names = {name.partition("/")[2] for name in tar.getnames()}
+        self.assertLessEqual({*parts, "pyproject.toml", "LICENSE"}, names)
+        for package in wheel, sources:
+            with self.subTest(package.name):
+                self.installed(package, version[1])
+
+    def installed(self, package: pathlib.Path, version: str) -> None:
+        """Install a package into an environment without others, and use it there."""
+        there = self.dir / package.suffix
+        self.output(sys.executable, "-m", "venv", there)
+        # The environment has no setuptools of its own that can build, so pip gets Debian's.
+        env = dict(os.environ, PYTHONPATH="/usr/lib/python3/dist-packages", PIP_NO_INDEX="1",
+                   PIP_DISABLE_PIP_VERSION_CHECK="1")
+        ran = subprocess.run([there / "bin/python", "-m", "pip", "install", "--no-build-isolation",
+                              package], text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, env=env, cwd=self.dir)
+        self.assertEqual(0, ran.returncode, ran.stdout)
+        code = ("import sys, wq\n"
+                "print(wq.__version__, wq.__file__.startswith(sys.prefix), len(wq.exponential(1, 2)))"
+                "\nassert not any('dist-packages' in path for path in sys.path), sys.path\n"
+                "wq.open('there/is/no/queue')\n")
+        ran = subprocess.run([there / "bin/python", "-c", code], text=True, capture_output=True,
+                             cwd=self.dir, env={name: value for name, value in os.environ.items()
+                                                if name == "LD_LIBRARY_PATH"})
+        self.assertEqual(f"{version} True 1\n", ran.stdout, ran.stderr)
+        self.assertIn("FileNotFoundError: [Errno 2] there is no such queue", ran.stderr)
 
 
 if __name__ == "__main__":

@@ -62,12 +62,31 @@ static u32 array_count(struct wq_array *a, u32 size, u32 most)
 }
 
 /*
+ * Copy from user memory up to the first bytes that can't be read.  Returns the bytes copied.
+ *
+ * copy_from_user() may stop earlier: arm64 reads up to 64 bytes before it writes any of them.  No
+ * page ends within 4 bytes from an address that is a multiple of 4.
+ */
+static u32 copy_up_to_fault(void *to, const void __user *from, u32 size)
+{
+	u32 copied = size - copy_from_user(to, from, size);
+
+	if (likely(copied == size))
+		return size;
+	copied = round_down(copied, sizeof(u32));
+	while (copied + sizeof(u32) <= size &&
+	       !get_user(*(u32 *)(to + copied), (u32 __user *)(from + copied)))
+		copied += sizeof(u32);
+	return copied;
+}
+
+/*
  * Copy an array in.  After a fault the records before it are handled.  If the records do
  * not fill the buffer exactly, no record is handled.
  */
 static int array_in(struct wq_array *a, const struct wq_keys *keys)
 {
-	u32 size = keys->size, left, whole;
+	u32 size = keys->size, copied, whole;
 
 	if (size > WQ_MAX_ARRAY)
 		return -E2BIG;
@@ -81,10 +100,10 @@ static int array_in(struct wq_array *a, const struct wq_keys *keys)
 		a->recs = a->buf.mem;
 	}
 
-	left = copy_from_user(a->recs, u64_to_user_ptr(keys->addr), size);
-	a->err = left ? -EFAULT : 0;
-	whole = array_count(a, size - left, keys->count);
-	if (!left && (a->count != keys->count || whole != size)) {
+	copied = copy_up_to_fault(a->recs, u64_to_user_ptr(keys->addr), size);
+	a->err = copied < size ? -EFAULT : 0;
+	whole = array_count(a, copied, keys->count);
+	if (copied == size && (a->count != keys->count || whole != size)) {
 		a->count = 0;
 		a->err = -EINVAL;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Arrays of keys: a result for each key, the count, and EFAULT at every record. */
+/* Arrays of keys: a result for each key, the count, and EFAULT at every place of an array. */
 #include "wq_test.h"
 
 #include <pthread.h>
@@ -29,6 +29,107 @@ static struct array letters_till(int n, int i)
 	memcpy(a.recs, from.recs, i * WQ_REC_SIZE(1));
 	free(from.recs);
 	return a;
+}
+
+/* ---- an array that ends in unmapped memory, at each multiple of 8 bytes ---- */
+
+#define CUT_KEYS	13
+
+/* Keys of 1 byte, of 5 to 64, and of up to 300 bytes. */
+static struct array keys_of_lengths(int kind)
+{
+	struct array a = array_new(1 << 14);
+	char key[WQ_MAX_KEY];
+
+	for (int i = 0; i < CUT_KEYS; i++) {
+		int len = kind == 0 ? 1 : kind == 1 ? 5 + i * 37 % 60 : 1 + i * 131 % 300;
+
+		memset(key, 'x', len);
+		key[0] = 'a' + i;
+		array_put(&a, key, len, 0);
+	}
+	return a;
+}
+
+/* Whether exactly the first @n keys of an array took part in an add or in a done. */
+static bool first_keys(int q, struct array *a, int n, bool are_there)
+{
+	for (int i = 0; i < CUT_KEYS; i++) {
+		const struct wq_rec *rec = rec_at(a, i);
+		bool is_there = q_key_state(q, WQ_DO_QUERY, rec->key, rec->len) >= 0;
+
+		if (is_there != ((i < n) == are_there))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Call a verb with an array whose first @good bytes are mapped, and no others.  Returns whether
+ * exactly the whole records in these bytes were handled.
+ */
+static bool handles_whole_records(int (*verb)(int q, struct array *a), int kind, __u32 good)
+{
+	struct array keys = keys_of_lengths(kind), whole = keys_of_lengths(kind), a;
+	size_t page = sysconf(_SC_PAGESIZE);
+	__s32 results[CUT_KEYS];
+	int q = q_private(0), ret, n = 0;
+	bool right = true;
+
+	if (verb != q_add_array) {
+		q_add_array(q, &keys);
+		right = !q_get_array(q, &whole, 0, 0) && whole.count == CUT_KEYS;
+	}
+	while ((char *)rec_next(rec_at(&whole, n)) <= (char *)whole.recs + good)
+		n++;
+	memset(results, 9, sizeof(results));
+	a = whole;
+	a.recs = memcpy(edge(good), whole.recs, good);
+	a.results = good % 16 ? results : NULL;
+	ret = verb(q, &a);
+	right = right && ret == -EFAULT && a.count == n;
+	for (int i = 0; i < CUT_KEYS && a.results; i++)
+		right = right && (results[i] != 0x09090909) == (i < n);
+	if (verb != q_touch_array)
+		right = right && first_keys(q, &whole, n, verb == q_add_array);
+	if (!right)
+		COMMENT("%u of %u bytes: returned %d, count %u, expected %d\n", good, whole.used, ret,
+			a.count, n);
+	close(q);
+	munmap((void *)((uintptr_t)a.recs & -page), (good + page - 1) / page * page + page);
+	free(keys.recs);
+	free(whole.recs);
+	return right;
+}
+
+static bool handles_whole_records_up_to_any_place(int (*verb)(int q, struct array *a))
+{
+	static const int step[] = { 8, 24, 56 };
+	bool right = true;
+
+	for (int kind = 0; kind < ARRAY_SIZE(step); kind++) {
+		struct array a = keys_of_lengths(kind);
+
+		for (__u32 good = 0; good < a.used; good += step[kind])
+			right = handles_whole_records(verb, kind, good) && right;
+		free(a.recs);
+	}
+	return right;
+}
+
+TEST(add_EFAULT_at_any_8_bytes_adds_exactly_the_whole_keys_before_it)
+{
+	ASSERT_TRUE(handles_whole_records_up_to_any_place(q_add_array));
+}
+
+TEST(touch_EFAULT_at_any_8_bytes_touches_exactly_the_whole_keys_before_it)
+{
+	ASSERT_TRUE(handles_whole_records_up_to_any_place(q_touch_array));
+}
+
+TEST(done_EFAULT_at_any_8_bytes_ends_exactly_the_whole_runs_before_it)
+{
+	ASSERT_TRUE(handles_whole_records_up_to_any_place(q_done_array));
 }
 
 /* ---- add ---- */
@@ -349,21 +450,30 @@ TEST_F(queue, get_array_ends_before_a_key_that_does_not_fit)
 	ASSERT_EQ(2, q_stat(self->q).ready);
 }
 
-TEST_F(queue, get_EFAULT_at_any_record_keeps_the_keys_before_it)
+TEST_F(queue, get_EFAULT_at_any_record_keeps_the_keys_that_it_counts)
 {
 	for (int i = 0; i < N; i++) {
 		struct array a = letters(N), got = { .recs = edge(i * WQ_REC_SIZE(1)), .room = 4096 };
-		int q = q_private(0);
+		int q = q_private(0), n;
 		struct item it;
 
 		q_add_array(q, &a);
 		ASSERT_EQ(-EFAULT, q_get_array(q, &got, 0, 0));
-		ASSERT_EQ(i, got.count);
-		ASSERT_EQ(i, q_stat(q).held);
-		ASSERT_EQ(N - i, q_stat(q).ready);
-		ASSERT_EQ(i, q_stat(q).gets - q_stat(q).given_back);
+		n = got.count;
+		/* some machines copy up to two records less than they could write */
+		ASSERT_GE(i, n);
+		ASSERT_LE(i - 2, n);
+#if defined(__x86_64__) || defined(__i386__)
+		ASSERT_EQ(i, n);
+#endif
+		ASSERT_EQ(n * WQ_REC_SIZE(1), got.used);
+		ASSERT_EQ(n, q_stat(q).held);
+		ASSERT_EQ(N - n, q_stat(q).ready);
+		ASSERT_EQ(n, q_stat(q).gets - q_stat(q).given_back);
+		for (int j = 0; j < n; j++)
+			ASSERT_EQ('a' + j, rec_at(&got, j)->key[0]);
 		ASSERT_EQ(0, q_get(q, &it, 0));
-		ASSERT_EQ('a' + i, it.key[0]);
+		ASSERT_EQ('a' + n, it.key[0]);
 		close(q);
 	}
 }

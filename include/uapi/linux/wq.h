@@ -656,9 +656,10 @@ struct wq_add {
  *  EINVAL     @flags is not 0, keys.addr is not a multiple of 8, or @deadline is negative
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  ENOMEM     there is not enough memory for a copy of the keys
- *  EFAULT     a record or the struct can't be written.  The file holds the keys.count keys whose
- *             whole records were written.  The others are given back, and all of them if the struct
- *             can't be written.  Then keys.count is not valid
+ *  EFAULT     a record or the struct can't be written.  The file holds the first keys.count keys,
+ *             whose whole records were written.  The others are given back, even if their records
+ *             were written, too.  If the struct can't be written, all keys are given back, and
+ *             keys.count is not valid
  */
 struct wq_get {
 	__u32 size;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-only
-"""The ABI of libwq. The script generate made this file from the headers."""
+"""The ABI of libwq. The script tools/bindings/abi made this file."""
 from ctypes import (Array, POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int16, c_int32,
                     c_int64, c_size_t, c_uint, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
 from dataclasses import dataclass
@@ -82,6 +82,7 @@ WQ_SOURCE_LIST = 1
 WQ_SOURCE_DETACH = 2
 WQ_FS_CHILDREN = 1
 WQ_FS_NOT_OWN = 2
+WQ_FS_DEFAULT = 974
 WQ_FS_ONLY = 43
 WQ_FS_EXCLUDE = 45
 WQ_FS_MAX_RULES = 32

@@ -582,13 +582,19 @@ static const struct stat_field {
 };
 #undef FIELD
 
+/* Bytes of a key in the queue at least: its entry, the key, and a slot in the table. */
+#define KEY_BYTES(len)	((sizeof(long) == 8 ? 48 : 36) + (len) + sizeof(long))
+
 /* The value of a field that is a number. */
 static inline __u64 stat_value(const struct wq_stat *st, const struct stat_field *field)
 {
-	__u64 value = 0;
+	const void *at = (const char *)st + field->off;
 
-	memcpy(&value, (const char *)st + field->off, field->size);
-	return value;
+	if (field->size == sizeof(__u32))
+		return *(const __u32 *)at;
+	if (field->size == sizeof(__u64))
+		return *(const __u64 *)at;
+	abort();
 }
 
 /*

@@ -219,6 +219,20 @@ test_watch_takes_no_name_for_an_option_and_puts_prefix_ahead() {
 	reports 2 "is longer than 31 bytes" wq attach --prefix "$(printf %032d 0)" $q fs:
 }
 
+test_watch_escapes_a_prefix_of_up_to_4095_bytes() {
+	local pid prefix
+	prefix=$(printf '%04095d' 0)
+	prefix=${prefix//0/$'\t'}
+	"$WQCTL" watch --print --prefix "$prefix" "fs:$files/d" >"$out" 2>"$err" &
+	pid=$!
+	changed() { echo a >"$files/d/one"; has_line "$out" "${prefix//$'\t'/\\t}one"; }
+	eventually changed
+	kill $pid
+	wait $pid
+	is status 0 $?
+	reports 2 "is longer than 4095 bytes" wq watch --print --prefix "$prefix." "fs:$files/d"
+}
+
 test_watch_of_a_file_sees_it_replaced_and_no_other() {
 	local pid name='a[1]*.conf'
 	cd "$files/d" || exit 1

@@ -386,19 +386,19 @@ static bool parse_spec(struct spec *s, const struct args *a, const char *text)
 {
 	const char *rest = strchr(text, ':');
 	size_t len = rest ? (size_t)(rest - text) : strlen(text);
+	bool by_watch = !strcmp(a->command, "watch");
+	size_t max = by_watch ? PATH_MAX : sizeof(s->op.prefix);
 
 	*s = (struct spec){ .op = { .flags = a->scan ? WQ_SOURCE_SCAN : 0, .delay = a->after },
 			    .fs.fd = -1, .text = text };
 	rest = rest ? rest + 1 : "";
-	/* That of watch is put ahead of a key later, and has no limit. */
-	if (a->prefix && strcmp(a->command, "watch")) {
-		if (strlen(a->prefix) >= sizeof(s->op.prefix)) {
-			message("--prefix: '%s' is longer than %zu bytes", a->prefix,
-				sizeof(s->op.prefix) - 1);
-			return false;
-		}
-		strcpy(s->op.prefix, a->prefix);
+	if (a->prefix && strlen(a->prefix) >= max) {
+		message("--prefix: '%s' is longer than %zu bytes", a->prefix, max - 1);
+		return false;
 	}
+	/* That of watch is put ahead of a key later. */
+	if (a->prefix && !by_watch)
+		strcpy(s->op.prefix, a->prefix);
 	if (len < sizeof(s->op.kind))
 		memcpy(s->op.kind, text, len);
 	if (!strcmp(s->op.kind, "fs")) {

@@ -2,6 +2,7 @@
 /* wqctl: messages, and keys, states and users as text. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -135,7 +136,8 @@ void message(const char *format, ...)
 
 const char *key_text(const void *key, size_t len)
 {
-	static char text[4 * WQ_MAX_KEY + 1];
+	/* with the --prefix of watch */
+	static char text[4 * (WQ_MAX_KEY + PATH_MAX) + 1];
 
 	escape(text, key, len, "\\");
 	return text;

@@ -576,6 +576,60 @@ test_watch_print_follow_waits_again_if_its_directory_goes_during_the_attach() {
 	ends_with 0
 }
 
+test_watch_debounce_batch_runs_once_for_a_burst() {
+	local pid i
+	# shellcheck disable=SC2016  # for the command's shell
+	"$WQCTL" watch -q --debounce 1s --batch all --stdin "fs:$files/d" -- sh -c 'sort | paste -sd " "' >"$out" &
+	pid=$!
+	first() { echo a >"$files/d/first"; nap 1; has_line "$out" first; }
+	eventually first
+	: >"$out"
+	for i in 1 2 3 4 5 6; do
+		echo a >"$files/d/$i"
+		nap 0.3
+	done
+	eventually test -s "$out"
+	nap 1.5
+	kill $pid
+	wait $pid
+	is status 0 $?
+	is "runs" "1 2 3 4 5 6" "$(<"$out")"
+}
+
+test_watch_restart_starts_a_command_and_ends_it_at_each_change() {
+	local pid
+	# shellcheck disable=SC2016  # for the command's shell
+	"$WQCTL" watch --restart --debounce 100ms --kill-after 200ms "fs:$files/d" -- bash -c 'echo "start $$ $#"
+		trap "" TERM; [ ! -e "$0/polite" ] || trap "echo polite; exit 0" TERM
+		[ ! -e "$0/fails" ] || exit 3
+		while :; do sleep 1000 & wait; done' "$files/d" >"$out" 2>"$dir/said" &
+	pid=$!
+	starts() { [ "$(grep -c "^start [0-9]* 0$" "$out")" -eq "$1" ]; }
+	runs() { [ "$(pgrep -c -P "$(pgrep -P $pid)" bash)" = "$1" ]; }
+	eventually starts 1
+	# that ignores SIGTERM
+	echo a >"$files/d/one"
+	echo a >"$files/d/two"
+	eventually starts 2
+	nap 0.5
+	runs 1 || fail "expected one command, seen $(pgrep -c -P "$(pgrep -P $pid)" bash)"
+	echo a >"$files/d/polite"
+	eventually starts 3
+	echo a >"$files/d/three"
+	eventually starts 4
+	eventually has_line "$out" polite
+	# a command that ends by itself starts at the next change
+	echo a >"$files/d/fails"
+	eventually says "'bash' ended: exit 3; it starts again at the next change"
+	starts 5 || fail "starts: $(<"$out")"
+	rm "$files/d/fails"
+	eventually starts 6
+	kill $pid
+	ends_with 0
+	! pgrep -f "$files/d\$" || fail "a command outlives watch"
+	reports 2 "--restart can't be combined" wq watch --restart --batch 2 net -- true
+}
+
 test_watch_print_escapes_names() {
 	"$WQCTL" watch --print "fs:$files/d" >"$out" &
 	local pid=$!

@@ -3159,6 +3159,266 @@ test_run_with_tty_stops_and_goes_on_with_its_command() {
 	press exit Enter
 }
 
+# A process that ignores SIGTERM, and the whole session, ends by SIGKILL.
+test_run_timeout_ends_a_command_and_its_session_and_fails_its_key() {
+	queue --limiter exponential:1ms:1ms
+	wq add $q k
+	status 1 wq run --once --max-retries 1 --timeout 2s $q -- \
+		sh -c 'trap "echo got TERM >&2; exit 0" TERM; setsid sleep 1001 & echo $! >$0; sleep 1000' "$dir/daemon"
+	prints "key 'k': timed out after 2s; retry 1 of 1"
+	prints "key 'k': timed out after 2s; given up after 1 retry, and parked"
+	status 0 wq show --json $q k
+	holds '.reason == "timed out: got TERM"'
+	succeeds kill "$(<"$dir/daemon")"
+	wq add $q k
+	status 1 wq run --once --max-retries 0 --timeout 2s --kill-after 200ms $q -- \
+		bash -c 'trap "" TERM; set -m; sleep 1002 & echo $! >$0; while :; do sleep 1000; done' "$dir/job"
+	prints "timed out after 2s; given up"
+	ended "$(<"$dir/job")" || fail "a job of the command that timed out still runs"
+	# before the command has begun
+	wq add $q k
+	reports 1 "timed out after 1us; given up" wq run --once --max-retries 0 --timeout 1us $q -- sh -c 'sleep 1000'
+	# in time
+	wq add $q k
+	status 0 wq run --once -q --timeout 100s $q -- true
+	reports 2 "--timeout needs a time above 0" wq run --timeout 0 $q -- true
+}
+
+# writes N: a command whose lines of standard output come in two parts
+writes() {
+	printf '%s\n' "printf \"\$1-a\"; read -r _ <$gate; echo; echo \"\$1-b\""
+}
+
+test_run_output_group_keeps_the_output_of_commands_apart() {
+	local option run
+	queue
+	for option in '' --output=group; do
+		wq add $q 1 2
+		"$WQCTL" run -q -j 2 --once $option $q -- sh -c "echo >>$dir/began; $(writes)" sh {} >"$out" &
+		run=$!
+		eventually file_has "$dir/began" 2
+		is "output of commands that run" "" "$(<"$out")"
+		let_through
+		let_through
+		wait $run
+		is status 0 $?
+		is "lines" "1-a 1-b 2-a 2-b" "$(sort "$out" | words)"
+		matches "groups" '^(.)-a .-b (.)-a .-b$' "$(lines "$out")"
+		is "second line of the first group" "${BASH_REMATCH[1]}-b" "$(sed -n 2p "$out")"
+		rm "$dir/began"
+	done
+	# standard output first, however much
+	wq add $q k
+	status 0 wq run -q --once --output group $q -- sh -c 'echo e >&2; seq 30000; echo e >&2'
+	is "lines of output" 30000 "$(wc -l <"$out")"
+	is "the last one" 30000 "$(tail -n 1 "$out")"
+	is "errors" "e e" "$(lines "$err")"
+	# more than is kept
+	wq add $q k
+	is "bytes" 20000000 "$(wq run -q --once --output group $q -- sh -c 'head -c 20000000 /dev/zero' | wc -c)"
+	reports 2 "--output is either group or line" wq run --output lines $q -- true
+	reports 2 "can't be combined with --output" wq run --tty --tag $q -- true
+}
+
+test_run_output_line_and_tag_write_whole_lines() {
+	local run
+	queue
+	wq add $q 1 $'two\twords'
+	"$WQCTL" run -q -j 2 --once --tag --output line $q -- sh -c "$(writes)" sh {} >"$out" &
+	run=$!
+	let_through
+	eventually file_has "$out" 2
+	let_through
+	wait $run
+	is status 0 $?
+	is "lines" $'1\t1-a\n1\t1-b\ntwo\\twords\ttwo\twords-a\ntwo\\twords\ttwo\twords-b' "$(sort "$out")"
+	# as it is without a tag; a line without an end gets one if it has a tag
+	wq add $q k
+	status 0 wq run -q --once --output line $q -- printf 'x\ny:%s'
+	is "output" $'x\ny:k' "$(<"$out")"
+	is "bytes" 5 "$(wc -c <"$out")"
+	wq add $q k
+	status 0 wq run -q --once --tag $q -- sh -c 'printf "x\ny"; echo e >&2'
+	is "output" $'k\tx\nk\ty' "$(<"$out")"
+	is "errors" $'k\te' "$(<"$err")"
+	# longer than a line that is kept
+	wq add $q k
+	status 0 wq run -q --once --output line $q -- sh -c 'head -c 200000 /dev/zero | tr "\0" x; echo'
+	is "bytes" 200001 "$(wc -c <"$out")"
+}
+
+test_run_of_a_worker_that_was_killed_while_it_wrote_lets_the_others_write() {
+	local run reader
+	queue
+	mkfifo "$dir/reader"
+	exec {reader}<>"$dir/reader"
+	wq add $q big
+	"$WQCTL" run -q -j 2 --output group $q -- sh -c '[ $1 = small ] || [ -e $0 ] || { echo $PPID >$0
+		head -c 200000 /dev/zero | tr "\0" x; }' "$dir/worker" {} >"$dir/reader" {reader}>&- 2>"$err" &
+	run=$!
+	# it writes, and a pipe does not have room for all of it
+	read -rN 1 -u $reader
+	wq add $q small
+	eventually stat_is processing 2
+	kill -9 "$(<"$dir/worker")"
+	cat <&$reader >/dev/null &
+	eventually stat_is dones 2
+	kill $run
+	wait $run
+	is status 0 $?
+}
+
+test_run_output_group_ends_and_gives_the_key_back_if_nobody_reads_it() {
+	queue
+	wq add $q {1..20}
+	"$WQCTL" run -j 4 $q -- sh -c 'seq 100000' 2>"$err" | head -n 1 >"$out"
+	prints "nobody reads standard output any more; run ends"
+	is parked 0 "$(stats parked)"
+	among keys 16 20 "$(stats keys)"
+}
+
+test_run_job_log_has_a_line_for_each_run_and_can_be_renamed() {
+	queue --limiter exponential:1ms:1ms
+	wq add $q $'a\tb'
+	status 1 wq run --once -q --max-retries 1 --job-log "$dir/log" $q -- sh -c 'exit 3'
+	mv "$dir/log" "$dir/log.1"
+	wq add $q k
+	status 1 wq run --once -q --max-retries 0 --timeout 100ms --job-log "$dir/log" $q -- sh -c 'sleep 1000'
+	wq add $q k
+	status 1 wq run --once -q --max-retries 0 --job-log "$dir/log" $q -- sh -c 'kill -9 $$'
+	wq add $q k
+	status 0 wq run --once -q --job-log "$dir/log" $q -- true
+	is "status and key" $'3\ta\\tb\n3\ta\\tb' "$(cut -f 3,4 "$dir/log.1")"
+	is "status and key" $'timed out\tk\nsignal 9\tk\n0\tk' "$(cut -f 3,4 "$dir/log")"
+	matches "a line" '^[0-9]{10,}\.[0-9]{3}'$'\t''[0-9]+\.[0-9]{3}'$'\t' "$(head -n 1 "$dir/log")"
+	among "seconds" 0 1 $(($(date +%s) - $(head -n 1 "$dir/log.1" | cut -d. -f 1) > 100))
+	reports 1 "can't write to the job log '$dir/none/log': No such file" \
+		wq run --job-log "$dir/none/log" $q -- true
+}
+
+test_run_batch_gives_keys_to_one_command_as_xargs() {
+	queue
+	wq add $q a 'b c' d
+	status 0 wq run --once --batch all $q -- printf '<%s>'
+	is "output" "<a><b c><d>" "$(<"$out")"
+	prints "3 runs, 0 retries"
+	is "keys, dones" "0 3" "$(stats keys dones)"
+	wq add $q 1 2 3
+	status 0 wq run -q --once --batch 2 $q -- sh -c 'echo "$*; $WQ_KEY"' sh first {} '{}{}' last
+	is "output" $'first 1 2 {}{} last; \nfirst 3 {}{} last; 3' "$(<"$out")"
+	# more bytes than arguments can have
+	wq add $q < <(seq -f "$(printf %0200d 0)%.0f" 2000)
+	status 0 wq run -q --once --batch all $q -- sh -c 'echo $#' sh
+	among "commands" 3 9 "$(wc -l <"$out")"
+	is "keys" 2000 "$(($(paste -sd + "$out")))"
+	reports 2 "--tag can't be combined with --batch" wq run --tag --batch 2 $q -- true
+	reports 2 "--batch: '0' is not a number from 1 to 65536" wq run --batch 0 $q -- true
+}
+
+test_run_batch_retries_all_keys_of_a_command_that_fails() {
+	queue --limiter exponential:1ms:1ms
+	wq add $q a b c
+	status 1 wq run --once --batch all --max-retries 0 --job-log "$dir/log" $q -- sh -c 'echo broken >&2; exit 3'
+	is "parked" 3 "$(stats parked)"
+	status 0 wq show --json $q b
+	holds '.reason == "exit 3: broken"'
+	is "log" $'3\ta\n3\tb\n3\tc' "$(cut -f 3,4 "$dir/log")"
+	status 0 wq kick --all $q
+	status 0 wq run --once --batch all $q -- sh -c "[ -e $dir/again ] || { : >$dir/again; exit 1; }"
+	prints "key 'c': exit status 1; retry 1 of 18"
+	prints "6 runs, 3 retries, 0 given up"
+}
+
+test_run_stdin_has_the_keys_in_lines_or_ended_by_nul() {
+	queue
+	wq add $q a 'b c'
+	status 0 wq run -q --once --batch all --stdin $q -- sh -c 'cat; echo $#' sh {}
+	is "output" $'a\nb c\n1' "$(<"$out")"
+	printf 'a\nb\0c\0' | wq add -0 $q
+	status 1 wq run --once --batch all --stdin $q -- cat
+	is "output" c "$(<"$out")"
+	prints "key 'a\\nb': the key has a newline, and --stdin without --null has lines; given up"
+	status 0 wq kick --all $q
+	status 0 wq run -q --once --stdin -0 $q -- cat
+	is "output" $'a\nb;' "$(tr '\0' ';' <"$out")"
+	# all of a large batch
+	wq add $q < <(seq 20000)
+	status 0 wq run -q --once --batch all --stdin $q -- sh -c 'sort -n | md5sum'
+	is "keys" "$(seq 20000 | md5sum)" "$(<"$out")"
+	reports 2 "--tty can't be combined with --stdin" wq run --tty --stdin $q -- true
+	reports 2 "--null needs --stdin or --outcome-fd" wq run -0 $q -- true
+}
+
+test_run_outcome_fd_ends_each_key_as_the_command_wrote() {
+	queue --limiter exponential:1ms:1ms
+	wq add $q good bad 'up now' later silent
+	status 1 wq run --once --batch all --max-retries 0 --job-log "$dir/log" --outcome-fd 3 $q -- sh -c '
+		echo "give-up up now" >&3; echo "after 1h later" >&3; echo "done silent2" >&3; echo "retry good" >&3
+		echo "done good" >&3; echo "retry bad" >&3; echo last >&2'
+	prints "the command wrote 'done silent2' to descriptor 3"
+	is "parked, delayed, keys" "2 1 3" "$(stats parked delayed keys)"
+	status 0 wq show --json $q 'up now'
+	holds '.reason == "reported as given up: last"'
+	status 0 wq show --json $q bad
+	holds '.reason == "reported as failed: last"'
+	status 0 wq show --json $q later
+	holds '.failures == 0 and .due_ns > 3500000000000'
+	is "log" $'0\tgood\nreported as failed\tbad\nreported as given up\tup now\nreported for later\tlater\n0\tsilent' \
+		"$(cut -f 3,4 "$dir/log")"
+	wq cancel $q later bad 'up now' >/dev/null
+	# a command that fails, but for what it has done
+	wq add $q a b
+	status 1 wq run --once --batch all --max-retries 0 --outcome-fd 3 $q -- sh -c 'echo "done a" >&3; exit 7'
+	is "parked" 1 "$(stats parked)"
+	status 0 wq show --json $q b
+	holds '.reason == "exit 7"'
+	wq cancel $q b >/dev/null
+	# one key, and lines that end with NUL
+	printf 'a\nb\0' | wq add -0 $q
+	status 1 wq run -q --once -0 --outcome-fd 9 $q -- sh -c 'printf "give-up %s\0" "$1" >&9' sh
+	is "parked" 1 "$(stats parked)"
+	reports 2 "not a number from 3 to 9" wq run --outcome-fd 2 $q -- true
+}
+
+test_run_batch_of_a_killed_worker_goes_back_as_a_whole() {
+	queue
+	local run
+	wq add $q a b
+	"$WQCTL" run -q --batch all $q -- sh -c "[ -e $dir/again ] || { : >$dir/again; kill -9 \$PPID; }
+		echo \$* >>$dir/ran" sh 2>"$err" &
+	run=$!
+	eventually stat_is dones 2
+	kill $run
+	wait $run
+	is "runs, given back" "a b 2" "$(tail -n 1 "$dir/ran") $(stats given_back)"
+}
+
+test_run_batch_touches_all_of_its_keys() {
+	queue --lease 1s
+	wq add $q < <(seq 300)
+	status 0 wq run -q --once --batch all $q -- sh -c 'sleep 3'
+	is "dones, expired" "300 0" "$(stats dones expired)"
+}
+
+test_run_batch_that_was_stopped_ends_its_command_and_gives_the_keys_back() {
+	local run worker
+	queue --lease 1s
+	wq add $q a b
+	"$WQCTL" run --batch all $q -- sh -c "echo \$* >>$dir/ran; [ -e $dir/again ] || { : >$dir/again; sleep 1000; }" sh 2>"$err" &
+	run=$!
+	eventually file_has "$dir/ran" 1
+	worker=$(<"/proc/$run/task/$run/children")
+	kill -STOP $worker
+	eventually stat_is expired 2
+	kill -CONT $worker
+	eventually stat_is dones 2
+	prints "key 'a': its lease expired"
+	prints "key 'b': its lease expired"
+	kill $run
+	wait $run
+	is "keys" 0 "$(stats keys)"
+}
+
 test_run_sigterm_finishes_the_running_command() {
 	queue
 	wq add $q 1 2 3

@@ -10,7 +10,7 @@
  * struct known_option - an option of one or more commands
  * @key: its letter, or OPT_*
  * @name: its name
- * @kind: what its value is.  FLAG: it has none
+ * @kind: what its value is.  FLAG: it has none.  NUMBER_OR_ALL: the word all is @max
  * @to: offset of the value in struct args
  * @min: smallest value
  * @max: largest value
@@ -20,7 +20,7 @@
 static const struct known_option {
 	int key;
 	const char *name;
-	enum { FLAG, NUMBER, TOKEN, PRIORITY, TIME, TEXT, RULE } kind;
+	enum { FLAG, NUMBER, NUMBER_OR_ALL, TOKEN, PRIORITY, TIME, TEXT, RULE } kind;
 	size_t to;
 	int64_t min, max;
 	size_t word;
@@ -41,6 +41,7 @@ static const struct known_option {
 	{ OPT_ADDS, "adds", FLAG, BITS(pause, WQ_PAUSE_ADDS) },
 	{ OPT_AFTER, "after", TIME, TO(after), BITS(outcome, WQ_OUTCOME_AFTER) },
 	{ OPT_ALL, "all", FLAG, BITS(all, 1) },
+	{ OPT_BATCH, "batch", NUMBER_OR_ALL, TO(batch_keys), .min = 1, .max = 1 << 16 },
 	{ OPT_BOOT, "boot", FLAG, BITS(boot, 1) },
 	{ OPT_CHILDREN, "children", FLAG, BITS(children, 1) },
 	{ OPT_COALESCE, "coalesce", FLAG, BITS(add_flags, WQ_ADD_COALESCE) },
@@ -59,13 +60,16 @@ static const struct known_option {
 	{ OPT_FORGET, "forget", FLAG, BITS(outcome, WQ_OUTCOME_FORGET) },
 	{ OPT_GETS, "gets", FLAG, BITS(pause, WQ_PAUSE_GETS) },
 	{ OPT_GIVE_UP, "give-up", FLAG, BITS(outcome, WQ_OUTCOME_GIVE_UP) },
+	{ OPT_JOB_LOG, "job-log", TEXT, TO(job_log) },
 	{ OPT_JSON, "json", FLAG, BITS(json, 1) },
+	{ OPT_KILL_AFTER, "kill-after", TIME, TO(kill_after) },
 	{ OPT_MAX_RETRIES, "max-retries", NUMBER, TO(max_retries), .max = UINT32_MAX },
 	{ OPT_MAX_USER_BYTES, "max-user-bytes", TOKEN, TO(max_user_bytes) },
 	{ OPT_MERGE, "merge", FLAG, BITS(merge, 1) },
 	{ OPT_NO_MAP, "no-map", FLAG, BITS(no_map, 1) },
 	{ OPT_ONCE, "once", FLAG, BITS(once, 1) },
 	{ OPT_ONLY, "only", RULE, .to = 0 },
+	{ OPT_OUTCOME_FD, "outcome-fd", NUMBER, TO(outcome_fd), .min = 3, .max = 9 },
 	{ OPT_OWN, "own", FLAG, BITS(own, 1) },
 	{ OPT_OWNER, "owner", TEXT, TO(owner) },
 	{ OPT_PARKED, "parked", FLAG, BITS(parked, 1) },
@@ -76,8 +80,11 @@ static const struct known_option {
 	  .max = WQ_MAX_PRIORITY },
 	{ OPT_RATE_LIMITED, "rate-limited", FLAG, BITS(rate_limited, 1) },
 	{ OPT_REASON, "reason", TEXT, TO(reason) },
+	{ OPT_RESTART, "restart", FLAG, BITS(restart, 1) },
 	{ OPT_RETRY, "retry", FLAG, BITS(outcome, WQ_OUTCOME_RETRY) },
 	{ OPT_SCAN, "scan", FLAG, BITS(scan, 1) },
+	{ OPT_STDIN, "stdin", FLAG, BITS(keys_on_stdin, 1) },
+	{ OPT_TAG, "tag", FLAG, BITS(tag, 1) },
 	{ OPT_TAKE_LATEST, "take-latest", FLAG, BITS(add_flags, WQ_ADD_TAKE_LATEST) },
 	{ OPT_TOKEN, "token", TOKEN, TO(token) },
 	{ OPT_TTY, "tty", FLAG, BITS(tty, 1) },
@@ -140,6 +147,13 @@ bool parse_option(int key, const char *arg, struct argp_state *state, struct arg
 	to = (char *)a + o->to;
 	switch (o->kind) {
 	case FLAG:
+		break;
+	case NUMBER_OR_ALL:
+		if (!strcmp(arg, "all"))
+			*(unsigned int *)to = o->max;
+		else
+			*(unsigned int *)to = parse_number(state, o->name, NULL, arg, 10, o->min,
+							   o->max);
 		break;
 	case NUMBER:
 		*(unsigned int *)to = parse_number(state, o->name, NULL, arg, 10, o->min, o->max);

@@ -36,7 +36,6 @@
  * Any user can take the name of a queue that was removed.  So the owners of the queues are read
  * once, before the first worker starts, and a worker uses no queue of another owner.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -47,7 +46,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "run_log.h"
 #include "run_names.h"
+#include "run_output.h"
 #include "run_worker.h"
 #include "source.h"
 
@@ -77,50 +78,11 @@ static struct slot *slot_of(pid_t pid)
 	return NULL;
 }
 
-/* Whether a process has exited, and only waits until its parent reads its status. */
-static bool is_zombie(int proc, const char *pid)
+/* Kill the processes that a worker left behind.  Return whether one can be left. */
+static bool kill_worker(pid_t worker)
 {
-	char path[32], text[128], *state;
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "%.16s/stat", pid);
-	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n < 0)
-		return errno == ENOENT || errno == ESRCH;
-	text[n] = '\0';
-	state = strrchr(text, ')');
-	return state && strchr("ZX", state[2]);
-}
-
-/*
- * Kill the processes that a worker left behind: those of its process group, and of its session,
- * which has more groups if the command made some.  With --tty the session is that of the terminal,
- * and no process is found.  Return whether one can be left.
- */
-static bool kill_session(pid_t session)
-{
-	struct dirent *entry;
-	bool left = false;
-	DIR *proc;
-	pid_t pid;
-
-	kill(-session, SIGKILL);
-	proc = opendir("/proc");
-	if (!proc)
-		return errno != ENOENT;
-	while ((entry = readdir(proc))) {
-		pid = atoi(entry->d_name);
-		if (pid <= 0 || getsid(pid) != session)
-			continue;
-		kill(pid, SIGKILL);
-		left = left || !is_zombie(dirfd(proc), entry->d_name);
-	}
-	closedir(proc);
-	return left;
+	kill(-worker, SIGKILL);
+	return kill_session(worker);
 }
 
 /* The worker of @slot was killed.  Its key goes back when the last process it left is gone. */
@@ -130,7 +92,7 @@ static void bury(struct slot *slot)
 	bool reused = getsid(slot->group) >= 0;
 	siginfo_t info;
 
-	if (!reused && kill_session(slot->group))
+	if (!reused && kill_worker(slot->group))
 		return;
 	/* The parent is the subreaper, and so the parent of those that are left. */
 	if (!waitid(P_PGID, slot->group, &info, WEXITED | WNOHANG | WNOWAIT) || errno != ECHILD)
@@ -187,8 +149,11 @@ static bool reap(bool killed)
 		slot = slot_of(info.si_pid);
 		/* Kill its session before waitpid(): afterwards the number can be reused. */
 		if (slot && info.si_code != CLD_EXITED)
-			kill_session(info.si_pid);
+			kill_worker(info.si_pid);
 		waitpid(info.si_pid, NULL, 0);
+		/* It may have been killed in the middle of a line. */
+		if (shared->writer == info.si_pid)
+			shared->writer = 0;
 		if (!slot)
 			continue;
 
@@ -308,7 +273,7 @@ static void prepare_files(void)
 
 	getrlimit(RLIMIT_NOFILE, &files_limit);
 	limit = files_limit;
-	if (limit.rlim_cur < 16 + 8 * args->jobs)
+	if (limit.rlim_cur < 16 + 16 * args->jobs)
 		limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (args->tty) {
@@ -407,6 +372,8 @@ static int prepare(const struct args *a, int *q, struct wq_stat *st)
 		message("--owner: '%s' is not the name or number of a user", a->owner);
 		return USAGE;
 	}
+	if (a->job_log && !log_write(a, "", 0))
+		return FAILED;
 	/* The parent opens the queue for statistics, and to report errors only once. */
 	*q = queue_open(a, O_RDWR);
 	ret = check_queues(a, *q, st);
@@ -422,6 +389,7 @@ static int prepare(const struct args *a, int *q, struct wq_stat *st)
 		message("not enough memory");
 		return FAILED;
 	}
+	output_prepare();
 	block_signals();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prepare_files();

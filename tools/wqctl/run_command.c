@@ -2,168 +2,23 @@
 /*
  * wqctl run: the command for a key, from its fork to its end.
  *
- * A worker holds its key while the command runs, touches it if the queue has leases, and copies what
- * the command writes to standard error.
+ * A worker holds its keys while the command runs, touches them if the queue has leases, and ends
+ * the command after --timeout.  With --restart it holds no key then, and the next key ends the
+ * command.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "run_command.h"
+#include "run_output.h"
 
 #define FORK_TRIES	10		/* PAUSE_MS apart, before a key that can't run goes back */
-
-/* Standard error */
-
-/*
- * The standard error of the command is a pipe.  The worker copies it to its own, and keeps the
- * last line for a key that is parked.
- */
-static struct {
-	struct slot *slot;		/* has the end to read from */
-	char line[WQ_MAX_REASON];	/* the beginning of the last line that is not empty */
-	size_t len;
-	bool ended;			/* the next byte begins another line */
-} errors;
-
-static void errors_keep(const char *text, size_t n)
-{
-	for (; n; n--, text++) {
-		if (*text == '\n') {
-			errors.ended = true;
-			continue;
-		}
-		if (errors.ended)
-			errors.len = 0;
-		errors.ended = false;
-		if (errors.len < sizeof(errors.line))
-			errors.line[errors.len++] = *text;
-	}
-}
-
-static int errors_fd(void)
-{
-	return errors.slot->files[ERRORS_FILE];
-}
-
-static void errors_close(void)
-{
-	close_file(errors.slot, ERRORS_FILE);
-}
-
-/* Interrupt calls that wait every @ns; 0: no more. */
-static void interrupt_every(int64_t ns)
-{
-	struct timeval t = { .tv_sec = ns / NSEC_PER_SEC, .tv_usec = ns % NSEC_PER_SEC / 1000 };
-	struct itimerval timer = { .it_interval = t, .it_value = t };
-
-	setitimer(ITIMER_REAL, &timer, NULL);
-}
-
-/*
- * Copy text to standard error.  If nobody reads that for long, the write waits, and meanwhile the
- * key is touched.  Return false if its lease expired.
- */
-static bool errors_write(const struct wq_item *item, const char *text, ssize_t n)
-{
-	bool held = true;
-	ssize_t part;
-
-	if (lease)
-		interrupt_every(lease / 3);
-	while (n && held) {
-		part = write(STDERR_FILENO, text, n);
-		if (part <= 0 && errno != EINTR)
-			break;
-		if (part > 0) {
-			text += part;
-			n -= part;
-		}
-		held = touch(item);
-	}
-	if (lease)
-		interrupt_every(0);
-	return held;
-}
-
-/*
- * Copy what is there, at most @max bytes: a process that writes fast would never let this end.
- * Close the pipe if no process can write to it any more.  Stop if the lease of the key expired.
- */
-static void errors_copy(const struct wq_item *item, int max)
-{
-	bool held = true;
-	char text[4096];
-	ssize_t n;
-
-	for (; held && max > 0 && errors_fd() >= 0; max -= n) {
-		n = read(errors_fd(), text, sizeof(text));
-		if (n < 0 && (errno == EINTR || errno == EAGAIN))
-			return;
-		if (n <= 0) {
-			errors_close();
-			return;
-		}
-		errors_keep(text, n);
-		held = errors_write(item, text, n);
-	}
-}
-
-/*
- * A process that the command left behind writes to the pipe: another process, outside of the
- * worker's session, copies that as long as there is a writer.
- */
-static void errors_leave(void)
-{
-	char text[4096];
-	const int *sig;
-	int fd = errors_fd();	/* The worker clears the element. */
-	pid_t pid;
-	ssize_t n;
-
-	if (fd < 0)
-		return;
-	pid = fork();
-	if (!pid && !fork()) {
-		setsid();
-		for (sig = stop_signals; *sig; sig++)
-			signal(*sig, SIG_DFL);
-		sigprocmask(SIG_SETMASK, &old_mask, NULL);
-		fcntl(fd, F_SETFL, 0);
-		dup2(fd, STDIN_FILENO);
-		dup2(STDERR_FILENO, STDOUT_FILENO);
-		closefrom(STDERR_FILENO + 1);
-		while ((n = read(STDIN_FILENO, text, sizeof(text))) > 0 &&
-		       write(STDERR_FILENO, text, n) > 0)
-			continue;
-		_exit(0);
-	}
-	if (!pid)
-		_exit(0);
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
-	errors_close();
-}
-
-/* A pipe for the next command; returns the end to write to, or -1. */
-static int errors_open(void)
-{
-	int ends[2];
-
-	errors.len = 0;
-	errors.ended = false;
-	if (pipe2(ends, O_CLOEXEC))
-		return -1;
-	fcntl(ends[0], F_SETFL, O_NONBLOCK);
-	errors.slot->files[ERRORS_FILE] = ends[0];
-	return ends[1];
-}
+#define BURST_NS	20000000LL	/* between two looks whether a burst of changes goes on */
 
 /* Start */
 
@@ -187,34 +42,89 @@ static char *replace(const char *word, const char *key, bool *found)
 	return fclose(out) ? NULL : text;
 }
 
-static void exec_command(struct slot *slot, const struct wq_item *item, pid_t worker, int err)
+/* The words of the command for one key; NULL: not enough memory. */
+static char **words_of_key(const char *key)
 {
 	char **argv = calloc(args->num_words + 2, sizeof(*argv));
-	char *key = args->fd >= 0 ? watched_text(args, item->key) : (char *)item->key;
 	bool found = false;
 	unsigned int i;
+
+	for (i = 0; argv && i < args->num_words; i++) {
+		argv[i] = replace(args->words[i], key, &found);
+		if (!argv[i])
+			return NULL;
+	}
+	if (argv && !found)
+		argv[i] = (char *)key;
+	return argv;
+}
+
+/* The words of the command for a batch: as xargs, the keys are words in the place of {}. */
+static char **words_of_batch(void)
+{
+	char **argv = calloc(args->num_words + held.count + 1, sizeof(*argv)), **to = argv;
+	bool found = args->keys_on_stdin || args->restart;
+	struct held_key *k;
+	unsigned int i;
+
+	for (i = 0; argv && i <= args->num_words; i++) {
+		if (!found && (i == args->num_words || !strcmp(args->words[i], "{}"))) {
+			for_each_held(k)
+				*to++ = k->text;
+			found = true;
+		} else if (i < args->num_words) {
+			*to++ = args->words[i];
+		}
+	}
+	return argv;
+}
+
+/* Standard input becomes a file with the keys. */
+static bool put_keys_on_stdin(void)
+{
+	int fd = memfd_create("keys", MFD_CLOEXEC);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+	struct held_key *k;
+
+	if (!file)
+		return false;
+	for_each_held(k)
+		fprintf(file, "%s%c", k->text, args->nul ? '\0' : '\n');
+	return !fflush(file) && !lseek(fd, 0, SEEK_SET) && dup2(fd, STDIN_FILENO) >= 0;
+}
+
+static bool has_texts(void)
+{
+	struct held_key *k;
+
+	for_each_held(k)
+		if (!k->text)
+			return false;
+	return true;
+}
+
+static void exec_command(struct slot *slot, pid_t worker, const int ends[NUM_STREAMS])
+{
+	char **argv = NULL;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != worker)
 		_exit(127);
-	for (i = 0; argv && key && i < args->num_words; i++) {
-		argv[i] = replace(args->words[i], key, &found);
-		if (!argv[i])
-			break;
-	}
-	if (!argv || !key || i < args->num_words) {
+	if (has_texts() && (!args->keys_on_stdin || put_keys_on_stdin()))
+		argv = args->batch_keys || args->keys_on_stdin ? words_of_batch() :
+							     words_of_key(held.keys[0].text);
+	if (!argv) {
 		slot->exec_error = ENOMEM;
 		_exit(127);
 	}
-	if (!found)
-		argv[i] = key;
-
 	setenv(RUN_QUEUE, args->queue, 1);
-	setenv(RUN_KEY, key, 1);
-	if (err >= 0)
-		dup2(err, STDERR_FILENO);
+	if (held.count == 1 && !args->restart)
+		setenv(RUN_KEY, held.keys[0].text, 1);
+	else
+		unsetenv(RUN_KEY);
+	output_become(ends);
 	setrlimit(RLIMIT_NOFILE, &files_limit);
-	sigprocmask(SIG_SETMASK, &old_mask, NULL);
+	end_stops();
 	signal(SIGPIPE, old_pipe);
 	execvp(argv[0], argv);
 	slot->exec_error = errno;
@@ -234,27 +144,37 @@ static bool is_of_each_key(int err)
 	return *e && !strstr(args->words[0], "{}");
 }
 
+/* End the run of a key that is ready again.  Return false if that is impossible. */
+static bool requeue(struct slot *slot, const struct wq_item *item)
+{
+	int result = wq_done_with(queue, item, 0, WQ_OUTCOME_AFTER);
+
+	if (!result) {
+		slot->dropped++;
+		uncount_pending(slot, item);
+		message("key '%s': dropped, because the queue was shut down, or the key disabled",
+			key_text(item->key, item->len));
+	}
+	return result >= 0;
+}
+
 /*
- * Make the key ready again.  If that is impossible, as after a shut down, which would drop the key,
- * close the queue's file and go on with another file: the key goes back, as that of a consumer that
+ * Make the keys ready again.  If that is impossible, as after a shut down, which would drop them,
+ * close the queue's file and go on with another file: the keys go back, as those of a consumer that
  * died, so the second time in a row is a failure.
  */
-static bool give_back(struct slot *slot, const struct wq_item *item)
+bool give_back(struct slot *slot)
 {
+	struct held_key *k;
 	struct wq_stat st;
 	bool done;
 	int fd;
 
-	if (!wq_stat(queue, &st) && !(st.state & WQ_STATE_SHUTDOWN)) {
-		int result = wq_done_with(queue, item, 0, WQ_OUTCOME_AFTER);
-
-		if (!result) {
-			slot->dropped++;
-			uncount_pending(slot, item);
-			message("key '%s': dropped, because the queue was shut down, or the key disabled",
-				key_text(item->key, item->len));
-		}
-		if (result >= 0)
+	done = !wq_stat(queue, &st) && !(st.state & WQ_STATE_SHUTDOWN);
+	if (done) {
+		for_each_held(k)
+			done = requeue(slot, &k->item) && done;
+		if (done)
 			return true;
 	}
 	fd = wq_open_same(queue, O_RDWR);
@@ -262,6 +182,15 @@ static bool give_back(struct slot *slot, const struct wq_item *item)
 	if (fd >= 0)
 		close(fd);
 	return done;
+}
+
+/* The leases of the keys of a command end at the same time. */
+static void report_lost(struct slot *slot, const char *effect)
+{
+	struct held_key *k;
+
+	for_each_held(k)
+		report_expired(slot, &k->item, effect);
 }
 
 static void wait_until_fork_succeeds(void)
@@ -277,29 +206,29 @@ static void wait_until_fork_succeeds(void)
 }
 
 /*
- * Fork, and retry if that fails: an error is not a failure of the key.  If it fails for long, the
- * key goes back, as another consumer may be able to run it.  Return -1 if the worker has to stop,
- * or no longer holds the key.
+ * Fork, and retry if that fails: an error is not a failure of the keys.  If it fails for long, they
+ * go back, as another consumer may be able to run them.  Return -1 if the worker has to stop,
+ * or no longer holds the keys.
  */
-static pid_t fork_command(struct slot *slot, const struct wq_item *item)
+static pid_t fork_command(struct slot *slot)
 {
 	bool reported = args->quiet;
 	unsigned int tries = 0;
 	pid_t pid;
 
 	do {
-		pid = fork();
+		pid = fork_without_stops();
 		if (pid >= 0 || stopped())
 			return pid;
 		if (!reported)
 			message("can't fork: %s; trying again", strerror(errno));
 		reported = true;
-		if (++tries >= FORK_TRIES && give_back(slot, item)) {
+		if (++tries >= FORK_TRIES && give_back(slot)) {
 			wait_until_fork_succeeds();
 			return -1;
 		}
-	} while (pause_touching(item));
-	report_expired(slot, item, "wqctl does not start its command");
+	} while (pause_touching());
+	report_lost(slot, "wqctl does not start its command");
 	return -1;
 }
 
@@ -323,59 +252,212 @@ static void terminate_command(pid_t pid)
 		stopping = 1;
 }
 
-/* The wait status of the command, or NO_OUTCOME if the key is no longer held. */
-static int wait_command(struct slot *slot, const struct wq_item *item, pid_t pid)
+/*
+ * Lines of --outcome-fd, in the words of wqctl done and of wq-etcd's streams: "done KEY", "retry KEY",
+ * "give-up KEY" or "after TIME KEY".  The last line about a key counts.
+ */
+
+/* The key of a line.  Most commands write about the keys in their order. */
+static struct held_key *find_key(const char *text, unsigned int *next)
 {
-	struct pollfd pfd = { .events = POLLIN };
+	unsigned int i;
+
+	for (i = 0; text && i < held.count; i++) {
+		struct held_key *k = &held.keys[(*next)++ % held.count];
+
+		if (k->text && !strcmp(k->text, text))
+			return k;
+	}
+	return NULL;
+}
+
+static bool read_outcome(char *line, unsigned int *next)
+{
+	static const struct {
+		const char *word;
+		int outcome;
+	} words[] = {
+		{ "done", 0 }, { "retry", SAID_RETRY }, { "give-up", SAID_GIVE_UP },
+		{ "after", SAID_AFTER },
+	};
+	const char *word = strsep(&line, " "), *time;
+	struct held_key *k;
+	int64_t delay = 0;
+	size_t i = 0;
+
+	while (i < sizeof(words) / sizeof(*words) && strcmp(words[i].word, word))
+		i++;
+	if (i == sizeof(words) / sizeof(*words))
+		return false;
+	if (words[i].outcome == SAID_AFTER) {
+		time = strsep(&line, " ");
+		if (!time || !parse_time(time, &delay))
+			return false;
+	}
+	k = find_key(line, next);
+	if (!k)
+		return false;
+	k->outcome = words[i].outcome;
+	k->delay = delay;
+	return true;
+}
+
+/* @text: lines and two NULs, or NULL */
+static void read_outcomes(char *text)
+{
+	unsigned int next = 0;
+	bool reported = false;
+	char *line, shown[65];
+	size_t len;
+
+	for (line = text; line && *line; line += len + 1) {
+		len = strcspn(line, args->nul ? "" : "\n");
+		line[len] = '\0';
+		snprintf(shown, sizeof(shown), "%s", line);
+		if (!read_outcome(line, &next) && !reported) {
+			message("the command wrote '%s' to descriptor %u, and not done, retry, give-up or after TIME, and one of its keys",
+				shown, args->outcome_fd);
+			reported = true;
+		}
+	}
+}
+
+/**
+ * struct limit - the end of a command by --timeout or --restart
+ * @next: when the next signal is sent
+ * @signal: the last signal that was sent, or 0
+ */
+struct limit {
+	int64_t next;
+	int signal;
+};
+
+static int64_t from_now(int64_t ns)
+{
+	int64_t time;
+
+	return __builtin_add_overflow(now_ns(), ns, &time) ? INT64_MAX : time;
+}
+
+static void check_limit(struct limit *l, pid_t pid)
+{
+	if (now_ns() < l->next)
+		return;
+	if (!l->signal) {
+		l->signal = SIGTERM;
+		l->next = from_now(args->kill_after);
+		terminate_command(pid);
+	} else {
+		l->signal = SIGKILL;
+		l->next = INT64_MAX;
+		kill(pid, SIGKILL);
+		kill_session(getpid());
+	}
+}
+
+bool burst_is_over(void)
+{
+	static int64_t began;
+	struct wq_stat st;
+
+	/* A delayed key that has failed waits for its retry. */
+	if (!args->after || wq_stat(queue, &st) || !st.delayed ||
+	    st.delayed + st.retained + st.parked <= st.failed) {
+		began = 0;
+		return true;
+	}
+	if (!began)
+		began = now_ns();
+	if (now_ns() - began < args->max_defer)
+		return false;
+	began = 0;
+	return true;
+}
+
+/* A command of --restart ends at the end of a burst of changes, and if wqctl has to stop. */
+static void check_restart(struct limit *l, bool changed)
+{
+	struct wq_stat st;
+
+	changed = changed && !wq_stat(queue, &st) && st.ready && burst_is_over();
+	if (!l->signal && (changed || stopped()))
+		l->next = 0;
+}
+
+/* How long to wait for the command, or NULL if there is no limit. */
+static const struct timespec *wait_time(struct timespec *ts, const struct limit *l, bool held_all,
+					bool changed)
+{
+	int64_t next = l->next, now = now_ns();
+
+	if (lease && held_all && now + touch_left() < next)
+		next = now + touch_left();
+	/* The queue can be read all the time. */
+	if (changed && now + BURST_NS < next)
+		next = now + BURST_NS;
+	*ts = to_timespec(next > now ? next - now : 0);
+	return next != INT64_MAX ? ts : NULL;
+}
+
+/* The wait status of the command, or NO_OUTCOME if a key is no longer held. */
+static int wait_command(struct slot *slot, pid_t pid)
+{
+	struct limit limit = { .next = args->has_timeout ? from_now(args->timeout) : INT64_MAX };
+	bool held_all = true, changed = false;
 	struct timespec ts;
-	bool held = true;
-	sigset_t mask;
+	sigset_t old, mask;
 	int status;
 	pid_t ret;
 
-	/* With SIGCHLD, which has a handler and is blocked otherwise. */
-	sigprocmask(SIG_BLOCK, NULL, &mask);
+	/* The waits let the signals through, and SIGCHLD too, which is blocked otherwise. */
+	sigprocmask(SIG_BLOCK, &signals, &old);
+	mask = old;
 	sigdelset(&mask, SIGCHLD);
 	while ((ret = waitpid(pid, &status, WNOHANG)) == 0) {
-		if (held && !touch(item)) {
-			report_expired(slot, item, "wqctl terminates its command");
+		if (held_all && !touch()) {
+			report_lost(slot, "wqctl terminates its command");
 			terminate_command(pid);
-			held = false;
+			held_all = false;
 		}
-		ts = to_timespec(touch_left());
-		pfd.fd = errors_fd();
-		/* If it returns false, the next touch does so, too. */
-		if (ppoll(&pfd, 1, lease && held ? &ts : NULL, &mask) > 0)
-			errors_copy(item, 1);
+		if (args->restart)
+			check_restart(&limit, changed);
+		check_limit(&limit, pid);
+		/* If a write finds that the lease expired, the next touch does so, too. */
+		changed = output_wait(args->restart && !changed ? queue : -1,
+				      wait_time(&ts, &limit, held_all, changed), &mask);
 	}
-	/* All lines of the command are in the pipe.  Lines of other processes can follow them. */
-	errors_copy(item, fcntl(errors_fd(), F_GETPIPE_SZ));
-	errors_leave();
-	if (held && !touch(item)) {
-		report_expired(slot, item, "wqctl ignores the outcome of its command");
-		held = false;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	/* The processes that it left behind would go on beside the next run of the key. */
+	while (limit.signal && kill_session(getpid()))
+		pause_touching();
+	read_outcomes(output_end());
+	if (held_all && !touch()) {
+		report_lost(slot, "wqctl ignores the outcome of its command");
+		held_all = false;
 	}
-	return ret < 0 || !held ? NO_OUTCOME : status;
+	if (ret < 0 || !held_all)
+		return NO_OUTCOME;
+	if (limit.signal)
+		return args->restart ? RESTART : OUT_OF_TIME;
+	return status;
 }
 
-int run_command(struct slot *slot, const struct wq_item *item)
+int run_command(struct slot *slot)
 {
 	pid_t worker = getpid(), pid;
-	int err, status;
+	int ends[NUM_STREAMS], status;
 
-	errors.slot = slot;
-	err = errors_open();
+	output_open(slot, ends);
 	slot->exec_error = 0;
-	pid = fork_command(slot, item);
+	pid = fork_command(slot);
 	if (pid == 0)
-		exec_command(slot, item, worker, err);
-	if (err >= 0)
-		close(err);
+		exec_command(slot, worker, ends);
+	output_close(ends);
 	if (pid < 0) {
-		errors_close();
+		output_drop();
 		return NO_OUTCOME;
 	}
-	status = wait_command(slot, item, pid);
+	status = wait_command(slot, pid);
 	if (!slot->exec_error || status == NO_OUTCOME)
 		return status;
 	if (!is_of_each_key(slot->exec_error))
@@ -387,24 +469,45 @@ int run_command(struct slot *slot, const struct wq_item *item)
 	return NO_OUTCOME;
 }
 
-const char *failure_text(int status)
+const char *status_text(int status)
 {
-	static char text[WQ_MAX_REASON + 32];
-	size_t n, i;
+	static char text[128];
 
 	if (status == CONSUMERS_DIED)
 		return "its consumers died or lost their leases";
+	if (status == OUT_OF_TIME)
+		return "timed out";
+	if (status == NO_LINE)
+		return "the key has a newline, and --stdin without --null has lines";
+	if (status == SAID_RETRY)
+		return "reported as failed";
+	if (status == SAID_GIVE_UP)
+		return "reported as given up";
+	if (status == SAID_AFTER)
+		return "reported for later";
 	if (status < 0)
-		n = snprintf(text, sizeof(text), "can't run it: %s", strerror(-status));
+		snprintf(text, sizeof(text), "can't run it: %s", strerror(-status));
 	else if (WIFSIGNALED(status))
-		n = sprintf(text, "signal %d", WTERMSIG(status));
+		sprintf(text, "signal %d", WTERMSIG(status));
 	else
-		n = sprintf(text, "exit %d", WEXITSTATUS(status));
-	if (status < 0 || !errors.len)
-		return text;
-	n += sprintf(text + n, ": ");
-	for (i = 0; i < errors.len; i++)
-		text[n++] = errors.line[i] ?: ' ';
-	text[n] = '\0';
+		sprintf(text, "exit %d", WEXITSTATUS(status));
+	return text;
+}
+
+/* Whether the command has run, and its last line can have the reason. */
+static bool has_output(int status)
+{
+	return status == OUT_OF_TIME || status == SAID_RETRY || status == SAID_GIVE_UP;
+}
+
+const char *failure_text(int status)
+{
+	static char text[WQ_MAX_REASON + 160];
+	char line[WQ_MAX_REASON];
+	size_t len = output_last_line(line);
+	bool has_line = len && (status >= 0 || has_output(status));
+
+	snprintf(text, sizeof(text), "%s%s%.*s", status_text(status), has_line ? ": " : "",
+		 has_line ? (int)len : 0, line);
 	return text;
 }

@@ -8,11 +8,28 @@
 #include "run_held.h"
 
 /* In place of a wait status, beside -errno of an exec that failed. */
-#define NO_OUTCOME	INT_MIN
-#define CONSUMERS_DIED	(INT_MIN + 1)	/* the key ended its workers, and is not run once more */
+enum {
+	NO_OUTCOME = INT_MIN,
+	CONSUMERS_DIED,		/* the key ended its workers, and is not run once more */
+	OUT_OF_TIME,		/* --timeout ended the command */
+	NO_LINE,		/* the key has the end of a line of --stdin in it */
+	RESTART,		/* --restart ended the command */
+	BY_STATUS,		/* the command wrote nothing about the key */
+	SAID_RETRY, SAID_GIVE_UP, SAID_AFTER,	/* what it wrote */
+	NO_ERRNO = -4095,	/* they are below it */
+};
 
-/* The wait status of the command. */
-int run_command(struct slot *slot, const struct wq_item *item);
+/* Run the command for the keys that are held.  The wait status of the command. */
+int run_command(struct slot *slot);
+
+/* Make the keys ready again, at once. */
+bool give_back(struct slot *slot);
+
+/* Whether no key of a burst of changes waits any more for its --debounce, or for too long. */
+bool burst_is_over(void);
+
+/* How a command ended, without what it wrote. */
+const char *status_text(int status);
 
 /*
  * Why a key is parked, for people: the exit status and the last line of standard error.  The queue

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* wqctl run: what its processes share, and the key that a worker holds. */
+/* wqctl run: what its processes share, and the keys that a worker holds. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "run_held.h"
@@ -19,7 +22,8 @@ int queue = -1, failed_queue = -1;
 int64_t lease;
 unsigned int max_retries;
 volatile sig_atomic_t stopping;
-static int64_t touch_time;	/* when to touch the key that is held */
+struct held_keys held;
+static int64_t touch_time;	/* when to touch the keys that are held */
 
 void close_file(struct slot *slot, int i)
 {
@@ -34,8 +38,68 @@ void close_files(struct slot *slot)
 {
 	int i;
 
-	for (i = 0; i <= ERRORS_FILE; i++)
+	for (i = 0; i < NUM_FILES; i++)
 		close_file(slot, i);
+}
+
+/* Whether a process has exited, and only waits until its parent reads its status. */
+static bool is_zombie(int proc, const char *pid)
+{
+	char path[32], text[128], *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%.16s/stat", pid);
+	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n < 0)
+		return errno == ENOENT || errno == ESRCH;
+	text[n] = '\0';
+	state = strrchr(text, ')');
+	return state && strchr("ZX", state[2]);
+}
+
+/* With --tty the session is that of the terminal, and the processes are those of the group. */
+bool kill_session(pid_t session)
+{
+	struct dirent *entry;
+	bool left = false;
+	DIR *proc;
+	pid_t pid;
+
+	proc = opendir("/proc");
+	if (!proc)
+		return errno != ENOENT;
+	while ((entry = readdir(proc))) {
+		pid = atoi(entry->d_name);
+		if (pid <= 0 || pid == session ||
+		    (getsid(pid) != session && getpgid(pid) != session))
+			continue;
+		kill(pid, SIGKILL);
+		left = left || !is_zombie(dirfd(proc), entry->d_name);
+	}
+	closedir(proc);
+	return left;
+}
+
+bool held_reserve(unsigned int more)
+{
+	unsigned int room = 2 * (held.count + more);
+	struct held_key *keys;
+
+	if (held.count + more <= held.room)
+		return true;
+	/* Without --batch it is one for ever. */
+	if (!held.room)
+		room = more;
+	keys = realloc(held.keys, room * sizeof(*keys));
+	if (!keys)
+		return false;
+	held.keys = keys;
+	held.room = room;
+	return true;
 }
 
 /*
@@ -54,6 +118,28 @@ void on_stop(int sig, siginfo_t *info, void *context)
 	stopping = 1;
 	fcntl(queue, F_SETFL, O_NONBLOCK);
 	errno = err;
+}
+
+pid_t fork_without_stops(void)
+{
+	sigset_t old;
+	pid_t pid;
+
+	sigprocmask(SIG_BLOCK, &signals, &old);
+	pid = fork();
+	if (pid)
+		sigprocmask(SIG_SETMASK, &old, NULL);
+	return pid;
+}
+
+void end_stops(void)
+{
+	const int *sig;
+
+	for (sig = stop_signals; *sig; sig++)
+		if (sigismember(&signals, *sig))
+			signal(*sig, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &old_mask, NULL);
 }
 
 bool stopped(void)
@@ -87,21 +173,27 @@ int64_t touch_left(void)
 	return left > 0 ? left : 0;
 }
 
-bool touch(const struct wq_item *item)
+bool touch(void)
 {
+	struct held_key *k;
+	bool ok = true;
+
 	if (!lease || touch_left())
 		return true;
 	touch_later();
-	return !wq_touch(queue, item) || errno != ESTALE;
+	for_each_held(k)
+		if (k->item.token && wq_touch(queue, &k->item) && errno == ESTALE)
+			ok = false;
+	return ok;
 }
 
-bool pause_touching(const struct wq_item *item)
+bool pause_touching(void)
 {
 	int64_t ns = PAUSE_NS;
 	struct timespec ts = to_timespec(lease && touch_left() < ns ? touch_left() : ns);
 
 	nanosleep(&ts, NULL);
-	return touch(item);
+	return touch();
 }
 
 void report_expired(struct slot *slot, const struct wq_item *item, const char *effect)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* wqctl run: what its processes share, and the key that a worker holds. */
+/* wqctl run: what its processes share, and the keys that a worker holds. */
 #ifndef RUN_HELD_H
 #define RUN_HELD_H
 
@@ -14,8 +14,8 @@
 #define PAUSE_MS	100
 #define PAUSE_NS	(PAUSE_MS * 1000000LL)
 
-/* Elements of slot.files: the queue, that of --failed-to, and the pipe of standard error. */
-enum { QUEUE_FILE, FAILED_FILE, ERRORS_FILE };
+/* Elements of slot.files: the queue, that of --failed-to, and see struct stream of run_output.c. */
+enum { QUEUE_FILE, FAILED_FILE, OUTPUT_FILE, ERRORS_FILE, OUTCOMES_FILE, NUM_FILES };
 
 /**
  * struct slot - a worker and its counters; only the worker writes them
@@ -38,7 +38,7 @@ struct slot {
 	pid_t pid;
 	pid_t group;
 	int64_t start_time;
-	atomic_int files[3];
+	atomic_int files[NUM_FILES];
 	atomic_uint_least64_t runs;
 	atomic_uint_least64_t retries;
 	atomic_uint_least64_t given_up;
@@ -56,6 +56,7 @@ struct slot {
  * @removed: a message about a removed queue was printed; for each name
  * @foreign: a message about a queue of another owner was printed; for each name
  * @lacking: a message about descriptors or memory for a new queue was printed; for each name
+ * @writer: the worker that writes output of its command, see run_output.c; 0: none
  * @slots: the workers
  */
 struct shared {
@@ -64,6 +65,7 @@ struct shared {
 	atomic_bool removed[2];
 	atomic_bool foreign[2];
 	atomic_bool lacking[2];
+	_Atomic pid_t writer;
 	struct slot slots[];
 };
 
@@ -91,8 +93,48 @@ extern volatile sig_atomic_t stopping;
 void close_file(struct slot *slot, int i);
 void close_files(struct slot *slot);
 
+/**
+ * struct held_key - a key that this worker holds
+ * @item: the key; its token is 0 after the end of its run
+ * @text: what stands for it in the command, or NULL: not enough memory
+ * @outcome: what the command wrote about it, a wait status, or BY_STATUS
+ * @delay: of the outcome AFTER, in ns
+ */
+struct held_key {
+	struct wq_item item;
+	char *text;
+	int outcome;
+	int64_t delay;
+};
+
+/* The keys of the command.  Without --batch there is one. */
+struct held_keys {
+	struct held_key *keys;
+	unsigned int count, room;
+};
+
+extern struct held_keys held;
+
+#define for_each_held(k)	for (k = held.keys; k < held.keys + held.count; k++)
+
+/* Make room for @more keys; false: there is not enough memory. */
+bool held_reserve(unsigned int more);
+
+/*
+ * Kill the processes of a session but its first one, and those of the process group of that number.
+ * Return whether one can be left.
+ */
+bool kill_session(pid_t session);
+
 /* A handler of the signals that stop a worker. */
 void on_stop(int sig, siginfo_t *info, void *context);
+
+/*
+ * fork(), whose child gets none of these signals, so that it does not handle them as the worker
+ * does.  end_stops() lets them through, with their usual effect.
+ */
+pid_t fork_without_stops(void);
+void end_stops(void);
 
 bool stopped(void);
 struct timespec to_timespec(int64_t ns);
@@ -103,11 +145,11 @@ void touch_later(void);
 
 int64_t touch_left(void);
 
-/* Touch the key if it is time for that.  Return false if its lease expired. */
-bool touch(const struct wq_item *item);
+/* Touch the keys if it is time for that.  Return false if the lease of one expired. */
+bool touch(void);
 
-/* Sleep while holding a key; return value as touch(). */
-bool pause_touching(const struct wq_item *item);
+/* Sleep while holding keys; return value as touch(). */
+bool pause_touching(void);
 
 void report_expired(struct slot *slot, const struct wq_item *item, const char *effect);
 

@@ -5,15 +5,21 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "run_command.h"
+#include "run_log.h"
 #include "run_names.h"
+#include "run_output.h"
 #include "run_worker.h"
 #include "source.h"
+
+#define MAX_GET		(WQ_MAX_OUT / WQ_REC_SIZE(1))	/* keys of one get */
+#define MAX_ARGS	(1 << 17)			/* bytes of keys in a command, as xargs */
 
 __attribute__((format(printf, 3, 4)))
 static void report_failure(const struct wq_item *item, int status, const char *format, ...)
@@ -27,6 +33,10 @@ static void report_failure(const struct wq_item *item, int status, const char *f
 	va_end(ap);
 	if (status == CONSUMERS_DIED)
 		message("key '%s': it ended %u workers in a row; %s", key, item->given_back, then);
+	else if (status == OUT_OF_TIME)
+		message("key '%s': timed out after %s; %s", key, exact_time(args->timeout), then);
+	else if (status < NO_ERRNO)
+		message("key '%s': %s; %s", key, status_text(status), then);
 	else if (status < 0)
 		message("key '%s': can't run '%s': %s; %s", key, args->words[0], strerror(-status), then);
 	else if (WIFSIGNALED(status))
@@ -55,7 +65,7 @@ static int done_failed(const struct wq_item *item, unsigned int outcome, int sta
 	       errno == ENOMEM) {
 		if (stopped())
 			return -2;
-		pause_touching(item);
+		pause_touching();
 	}
 	return result;
 }
@@ -137,48 +147,216 @@ static bool output_ended(void)
 	return poll(&pfd, 1, 0) == 1 && pfd.revents & (POLLERR | POLLHUP);
 }
 
-/*
- * Run the command for a key.  Return true if the caller must end the run and reset the
- * key's failures; false if the key was retried, goes back, or is no longer held.
- */
-static bool run_key(struct slot *slot, const struct wq_item *item)
+/* End the run of a key that is done, or runs again after @delay without a failure. */
+static void end_done(struct slot *slot, const struct wq_item *item, unsigned int outcome,
+		     int64_t delay)
 {
-	int status;
+	uncount_pending(slot, item);
+	while (wq_done_with(queue, item, delay, outcome) < 0) {
+		if (errno != ENOMEM || stopped()) {
+			report_no_done(slot, item);
+			return;
+		}
+		pause_touching();
+	}
+}
 
+/* The status of a key whose command ended with @status: a line of --outcome-fd comes first. */
+static int status_of(const struct held_key *k, int status)
+{
+	if (k->outcome == BY_STATUS || (k->outcome == SAID_RETRY && status))
+		return status;
+	return k->outcome;
+}
+
+/* End the run of a key whose command ended with @status. */
+static void end_key(struct slot *slot, struct held_key *k, int status)
+{
+	const struct wq_item *item = &k->item;
+
+	status = status_of(k, status);
+	if (!status)
+		end_done(slot, item, WQ_OUTCOME_FORGET, 0);
+	else if (status == SAID_AFTER)
+		end_done(slot, item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, k->delay);
+	else if (status != SAID_GIVE_UP && item->failures < max_retries)
+		retry(slot, item, status);
+	else
+		give_up(slot, item, status);
+	k->item.token = 0;
+}
+
+/* Whether the command gets the key.  If not, its run has ended. */
+static bool must_run(struct slot *slot, struct held_key *k)
+{
+	struct wq_item *item = &k->item;
+
+	k->outcome = BY_STATUS;
 	if (memchr(item->key, '\0', item->len)) {
 		message("key '%s': dropped, because an argument of a command can't have a NUL",
 			key_text(item->key, item->len));
 		slot->dropped++;
-		return true;
+		end_key(slot, k, 0);
+		return false;
 	}
 	if (args->fd >= 0 && watch_drops(queue, item)) {
-		uncount_pending(slot, item);
-		return true;
+		end_key(slot, k, 0);
+		return false;
 	}
 	/* A key that kills its worker never gets to its retries here, but the queue counts. */
-	if (item->given_back && item->failures > max_retries) {
-		give_up(slot, item, CONSUMERS_DIED);
+	if (item->given_back && item->failures > max_retries)
+		k->outcome = CONSUMERS_DIED;
+	else if (args->keys_on_stdin && !args->nul && memchr(item->key, '\n', item->len))
+		k->outcome = NO_LINE;
+	if (k->outcome != BY_STATUS) {
+		give_up(slot, item, k->outcome);
+		item->token = 0;
 		return false;
 	}
-	status = run_command(slot, item);
-	if (status == NO_OUTCOME)
+	k->text = args->fd >= 0 ? watched_text(args, item->key) : strdup(item->key);
+	return true;
+}
+
+/* Leave only the keys that the command gets. */
+static void choose_keys(struct slot *slot)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < held.count; i++) {
+		if (!must_run(slot, &held.keys[i]))
+			continue;
+		if (i > n)
+			held.keys[n] = held.keys[i];
+		n++;
+	}
+	held.count = n;
+}
+
+/* Run the command, and end the runs of its keys.  Return true if the caller has to do that. */
+static bool run_and_end(struct slot *slot)
+{
+	struct timespec start;
+	struct held_key *k;
+	int64_t began;
+	int status;
+
+	clock_gettime(CLOCK_REALTIME, &start);
+	began = now_ns();
+	status = run_command(slot);
+	if (status == NO_OUTCOME) {
+		/* A key of several can still be held. */
+		if (args->batch_keys && !slot->no_command && !stopped())
+			give_back(slot);
 		return false;
-	if (status && output_ended()) {
+	}
+	if (args->job_log)
+		for_each_held(k)
+			log_run(k, &start, now_ns() - began, status_of(k, status));
+	if ((status || output_is_piped()) && output_ended()) {
 		if (!atomic_exchange(&shared->no_command, true))
 			message("nobody reads standard output any more; run ends, and the key goes back to the queue");
 		slot->no_command = true;
 		return false;
 	}
-	slot->runs++;
-	if (status) {
-		if (item->failures < max_retries)
-			retry(slot, item, status);
-		else
-			give_up(slot, item, status);
-		return false;
+	slot->runs += held.count;
+	if (!status && !args->batch_keys && held.keys[0].outcome == BY_STATUS) {
+		uncount_pending(slot, &held.keys[0].item);
+		return true;
 	}
-	uncount_pending(slot, item);
-	return true;
+	for_each_held(k)
+		end_key(slot, k, status);
+	return false;
+}
+
+/* The command of --restart holds no key: each one that comes ends it. */
+static void run_until_change(struct slot *slot)
+{
+	struct held_key *k;
+	int status;
+
+	for_each_held(k)
+		end_key(slot, k, 0);
+	status = run_command(slot);
+	slot->runs += status != NO_OUTCOME;
+	if (status && status != RESTART && status != NO_OUTCOME && !args->quiet)
+		message("'%s' ended: %s; it starts again at the next change", args->words[0],
+			status_text(status));
+}
+
+/*
+ * Run the command for the keys that are held.  Return true if there is one, and the caller must end
+ * its run and reset its failures; false if the runs have ended, or the keys go back, or are no
+ * longer held.
+ */
+static bool run_keys(struct slot *slot)
+{
+	struct held_key *k;
+	bool ret = false;
+
+	choose_keys(slot);
+	if (held.count && args->restart)
+		run_until_change(slot);
+	else if (held.count)
+		ret = run_and_end(slot);
+	for_each_held(k) {
+		free(k->text);
+		k->text = NULL;
+	}
+	return ret;
+}
+
+/* Get the keys of one call, which are not many bytes.  0, or -1 with errno. */
+static int get_some(int64_t timeout)
+{
+	static struct wq_items next;
+	struct wq_view v;
+
+	if (!held_reserve(MAX_GET)) {
+		errno = ENOMEM;
+		return -1;
+	}
+	if (wq_get_many(queue, &next, args->batch_keys - held.count, timeout) < 0)
+		return -1;
+	while (wq_items_next(&next, &v)) {
+		struct wq_item *item = &held.keys[held.count++].item;
+
+		*item = (struct wq_item){
+			.len = v.len, .token = v.token, .failures = v.info.failures,
+			.given_back = v.info.given_back, .priority = v.info.priority,
+		};
+		memcpy(item->key, v.key, v.len);
+	}
+	return 0;
+}
+
+/* The bytes of the keys as arguments */
+static size_t size_of_keys(void)
+{
+	struct held_key *k;
+	size_t size = 0;
+
+	for_each_held(k)
+		size += k->item.len + 1;
+	return size;
+}
+
+/* End the run of the key that has a token, and get the next keys.  0, or -1 with errno. */
+static int get_keys(int64_t timeout)
+{
+	int ret;
+
+	if (!args->batch_keys) {
+		held.count = 1;
+		return wq_done_get(queue, &held.keys[0].item, 0, WQ_OUTCOME_FORGET, timeout);
+	}
+	held.count = 0;
+	ret = get_some(timeout);
+	while (!ret && held.count < args->batch_keys && !stopped() &&
+	       (args->keys_on_stdin || args->restart || size_of_keys() < MAX_ARGS))
+		if (get_some(burst_is_over() ? WQ_NOWAIT : PAUSE_MS * NSEC_PER_SEC / 1000) &&
+		    errno != ETIMEDOUT)
+			break;
+	return ret;
 }
 
 /*
@@ -196,27 +374,31 @@ static bool all_done(void)
 static int worker_loop(struct slot *slot)
 {
 	int64_t timeout = args->once ? PAUSE_MS * NSEC_PER_SEC / 1000 : WQ_FOREVER;
-	struct wq_item item = { .token = 0 };	/* the key to end, if there is a token */
+	struct wq_item *item;
 	int status;
 
 	while (!stopped()) {
-		if (!wq_done_get(queue, &item, 0, WQ_OUTCOME_FORGET, timeout)) {
+		int ret = get_keys(timeout);
+
+		/* the key to end, if there is a token */
+		item = &held.keys[0].item;
+		if (!ret) {
 			touch_later();
-			/* The key goes back when this worker exits. */
+			/* The keys go back when this worker exits. */
 			if (stopped())
 				return DONE;
-			if (!run_key(slot, &item))
-				item.token = 0;
+			if (!run_keys(slot))
+				held.keys[0].item.token = 0;
 			if (slot->no_command)
 				return FAILED;
 		} else if (errno == ENOMEM) {
-			if (item.token)
-				pause_touching(&item);
+			if (item->token)
+				pause_touching();
 			else
 				pause_ms(PAUSE_MS);
-		} else if (item.token) {
-			report_no_done(slot, &item);
-			item.token = 0;
+		} else if (item->token) {
+			report_no_done(slot, item);
+			item->token = 0;
 		} else if (errno == ESHUTDOWN) {
 			return DONE;
 		} else if (errno == EIDRM) {
@@ -230,8 +412,9 @@ static int worker_loop(struct slot *slot)
 			return FAILED;
 		}
 	}
-	if (item.token && wq_done_with(queue, &item, 0, WQ_OUTCOME_FORGET) < 0)
-		report_no_done(slot, &item);
+	item = &held.keys[0].item;
+	if (item->token && wq_done_with(queue, item, 0, WQ_OUTCOME_FORGET) < 0)
+		report_no_done(slot, item);
 	return DONE;
 }
 
@@ -271,8 +454,9 @@ static int worker_main(void *arg)
 		setsid();
 	give_terminal(getpid());
 	slot->files[QUEUE_FILE] = queue = worker_open();
-	if (queue < 0)
+	if (queue < 0 || !held_reserve(1))
 		_exit(FAILED);
+	held.keys[0].item.token = 0;
 	if (args->failed_to) {
 		slot->files[FAILED_FILE] = failed_queue = wq_open(args->failed_to, O_WRONLY, 0, 0);
 		if (failed_queue < 0)
@@ -304,7 +488,7 @@ bool worker_start(struct slot *slot)
 	static char stack[1 << 18] __attribute__((aligned(16)));
 	int i;
 
-	for (i = 0; i <= ERRORS_FILE; i++)
+	for (i = 0; i < NUM_FILES; i++)
 		slot->files[i] = -1;
 	parent = getpid();
 	/* As fork(), but the table of files is shared. */

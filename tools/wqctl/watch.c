@@ -15,7 +15,7 @@
 #include "attr.h"
 #include "source.h"
 
-#define DEBOUNCES	10	/* after this many times --debounce, a key is ready in any case */
+#define DEBOUNCES	10	/* after this many times --debounce, keys are ready in any case */
 #define LOOK_S		1	/* between two looks of --print at what is gone */
 
 static int printed = -1;	/* the queue of --print */
@@ -105,13 +105,20 @@ int cmd_watch(const struct args *a)
 	/* Each key is a file that has changed and waits. */
 	struct wq_attrs attrs = { .max_keys = 1 << 20, .max_defer = a->max_defer };
 	struct args run = *a;
-	int ret = watch_parse(&run);
+	int ret;
+
+	/* The rescan key starts the command for the first time. */
+	run.scan |= a->restart;
+	if (a->restart)
+		run.batch_keys = attrs.max_keys;
+	ret = watch_parse(&run);
 
 	if (ret != DONE)
 		return ret;
 	/* Otherwise a file that changes all the time would never have a run. */
 	if (!attrs.max_defer && __builtin_mul_overflow(a->after, DEBOUNCES, &attrs.max_defer))
 		attrs.max_defer = INT64_MAX;
+	run.max_defer = attrs.max_defer;
 	run.fd = watch_queue(&attrs);
 	if (run.fd < 0 && errno == ENOSPC) {
 		run.attrs.max_keys = attrs.max_keys;

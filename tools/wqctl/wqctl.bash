@@ -55,6 +55,7 @@ _wqctl()
 		case $prev in
 		--order) found='fifo priority priority: priority:strict groups: prefix:' ;;
 		--limiter) found='default-controller default-item exponential: fast-slow: bucket: max-wait:' ;;
+		-o | --output) [[ $command != @(run|watch) ]] || found='group line' ;;
 		--events) found='modify attrib close_write moved_from moved_to move create delete' ;;
 		--failed-to) found=$(_wqctl_queues "$wqctl") ;;
 		*) return ;; # a number or a time

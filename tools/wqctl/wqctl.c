@@ -37,6 +37,26 @@ const char *argp_program_version = "wqctl " VERSION;
 	{ "debounce", OPT_DEBOUNCE, "TIME", 0, \
 	  "a key is ready after this time without a further change", 0 }, \
 	{ "scan", OPT_SCAN, NULL, 0, "begin with a rescan key, for a first look at all", 0 }
+#define RUN_OPTIONS \
+	{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 }, \
+	{ "timeout", 't', "TIME", 0, \
+	  "send SIGTERM to a COMMAND that runs for longer than this; its key failed", 0 }, \
+	{ "kill-after", OPT_KILL_AFTER, "TIME", 0, \
+	  "send SIGKILL this long after SIGTERM (default: 10s)", 0 }, \
+	{ "output", 'o', "group|line", 0, \
+	  "write the output of a COMMAND when it has ended, or line by line (default: group if -j is above 1 and standard output is no terminal, else as it comes)", 0 }, \
+	{ "tag", OPT_TAG, NULL, 0, \
+	  "put the key and a tab ahead of each line of output (default with it: --output line)", 0 }, \
+	{ "batch", OPT_BATCH, "N|all", 0, \
+	  "run COMMAND for up to N ready keys at once, all: up to 65536; without {} they are the last arguments, of up to 128 KiB", 0 }, \
+	{ "stdin", OPT_STDIN, NULL, 0, \
+	  "COMMAND gets its keys on standard input, each in a line, and not as arguments", 0 }, \
+	{ "null", '0', NULL, 0, \
+	  "with --stdin and --outcome-fd: lines end with NUL, not newline", 0 }, \
+	{ "outcome-fd", OPT_OUTCOME_FD, "N", 0, \
+	  "COMMAND writes lines to descriptor N, 3 to 9: done KEY, retry KEY, give-up KEY or after TIME KEY; its exit status is for the other keys", 0 }, \
+	{ "job-log", OPT_JOB_LOG, "FILE", 0, \
+	  "append a line to FILE for each COMMAND that ended: when it began, seconds, exit status and key", 0 }
 #define END		{ 0 }
 
 /**
@@ -124,13 +144,31 @@ static const char *check_kick(const struct args *a)
 	       "give either keys, or --all, or --count N";
 }
 
+/* The options that both run and watch have */
+static const char *check_command(const struct args *a)
+{
+	if (a->has_timeout && a->timeout <= 0)
+		return "--timeout needs a time above 0";
+	if (a->output && strcmp(a->output, "group") && strcmp(a->output, "line"))
+		return "--output is either group or line";
+	if (a->tag && a->batch_keys)
+		return "--tag can't be combined with --batch: a line does not belong to one key";
+	if (a->nul && !a->keys_on_stdin && !a->outcome_fd)
+		return "--null needs --stdin or --outcome-fd";
+	return NULL;
+}
+
 static const char *check_run(const struct args *a)
 {
 	if (a->failed_to && !strcmp(a->failed_to, a->queue))
 		return "--failed-to needs another queue: keys that are given up would run again for ever";
 	if (a->tty && a->jobs > 1)
 		return "--tty needs -j 1: one command at a time can have the terminal";
-	return NULL;
+	if (a->tty && (a->output || a->tag))
+		return "--tty can't be combined with --output or --tag: COMMAND writes to the terminal";
+	if (a->tty && a->keys_on_stdin)
+		return "--tty can't be combined with --stdin: COMMAND has the standard input of run";
+	return check_command(a);
 }
 
 static const char *check_save(const struct args *a)
@@ -142,7 +180,10 @@ static const char *check_watch(const struct args *a)
 {
 	if (a->print ? a->num_words : !a->num_words)
 		return "give either a command to run, or --print";
-	return NULL;
+	if (a->restart && (a->print || a->jobs > 1 || a->batch_keys || a->keys_on_stdin || a->outcome_fd ||
+			   a->tag || a->has_timeout))
+		return "--restart can't be combined with --print, --jobs, --batch, --stdin, --outcome-fd, --tag or --timeout: one command runs, and gets no key";
+	return check_command(a);
 }
 
 static const char *check_shutdown(const struct args *a)
@@ -456,9 +497,11 @@ static const struct command commands[] = {
 			  "with --debounce: a key that changes again and again is ready after this time (default: 10 times the TIME of --debounce)", 0 },
 			{ "prefix", OPT_PREFIX, "TEXT", 0,
 			  "put TEXT ahead of each key that a command gets or that is printed: fs:src --prefix src/ makes them paths from the working directory", 0 },
+			{ "restart", OPT_RESTART, NULL, 0,
+			  "start COMMAND at once and without a key; at each change, end it as --timeout does, and start it again", 0 },
 			{ "follow", OPT_FOLLOW, NULL, 0,
 			  "if what is watched is gone, wait until it is back, and watch it again", 0 },
-			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
+			RUN_OPTIONS,
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0, "retries of a key that fails (default: 18)", 0 },
 			{ "quiet", 'q', NULL, 0, "no progress, no summary, and no messages about retries and mount points", 0 },
 			END
@@ -469,7 +512,7 @@ static const struct command commands[] = {
 		.name = "run", .args = "QUEUE [--] COMMAND [ARG|{}]...",
 		.doc = HELP_RUN,
 		.options = (const struct argp_option[]){
-			{ "jobs", 'j', "N", 0, "run up to N commands at a time (default: 1)", 0 },
+			RUN_OPTIONS,
 			{ "once", OPT_ONCE, NULL, 0,
 			  "exit when no key is ready, processing or waiting for a retry", 0 },
 			{ "follow", OPT_FOLLOW, NULL, 0,
@@ -567,7 +610,7 @@ static int run_command(const struct command *c, int argc, char **argv)
 	struct parse p = {
 		.command = c,
 		.args = { .fd = -1, .jobs = 1, .timeout = WQ_NOWAIT, .max_retries = 18,
-			  .interval = 2 * NSEC_PER_SEC, .command = c->name,
+			  .interval = 2 * NSEC_PER_SEC, .kill_after = 10 * NSEC_PER_SEC, .command = c->name,
 			  .needs_queue = c->needs_queue },
 	};
 	char name[32];

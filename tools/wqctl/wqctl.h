@@ -39,7 +39,7 @@ enum {
  * @attrs: attributes of a queue; those that the command line has are in its set
  * @limiters: --limiter
  * @jobs: -j
- * @timeout: -t or --for, in ns; with --wait and without -t: WQ_FOREVER; else WQ_NOWAIT
+ * @timeout: -t or --for, in ns; of run: of a command; with --wait and without -t: WQ_FOREVER; else WQ_NOWAIT
  * @has_timeout: -t or --for was given
  * @wait: --wait was given
  * @after: --after, in ns
@@ -58,6 +58,10 @@ enum {
  * @print_token: --token
  * @interval: -d, in ns
  * @output: -o, or NULL
+ * @kill_after: --kill-after, in ns
+ * @job_log: --job-log, or NULL
+ * @batch_keys: --batch of run, or 0
+ * @outcome_fd: --outcome-fd, or 0
  * @max_user_bytes: --max-user-bytes, or 0
  * @needs_queue: if the queue is missing, advise to create it
  * @rules: --only and --exclude, in their order
@@ -91,6 +95,10 @@ struct args {
 	uint64_t token;
 	int64_t interval;
 	const char *output;
+	int64_t kill_after;
+	const char *job_log;
+	unsigned int batch_keys;
+	unsigned int outcome_fd;
 	uint64_t max_user_bytes;
 	bool needs_queue;
 	struct rule {
@@ -129,6 +137,9 @@ struct args {
 	unsigned int print;
 	unsigned int force;
 	unsigned int tty;
+	unsigned int tag;
+	unsigned int keys_on_stdin;
+	unsigned int restart;
 	unsigned int fail_on_give_up;
 };
 

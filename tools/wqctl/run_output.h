@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* wqctl run: what a command writes. */
+#ifndef RUN_OUTPUT_H
+#define RUN_OUTPUT_H
+
+#include "run_held.h"
+
+#define NUM_STREAMS	3	/* standard output, standard error, and that of --outcome-fd */
+
+/* Choose how output is written, before there are workers. */
+void output_prepare(void);
+
+/* Whether standard output of a command is a pipe. */
+bool output_is_piped(void);
+
+/* Make the pipes of the next command, and set @ends to the ends to write to; -1: there is none. */
+void output_open(struct slot *slot, int ends[NUM_STREAMS]);
+
+/* In the child: the ends become its descriptors. */
+void output_become(const int ends[NUM_STREAMS]);
+
+void output_close(const int ends[NUM_STREAMS]);
+
+/*
+ * Wait for output, @fd, @timeout or a signal that @mask lets through, and handle the output that is
+ * there.  Return whether @fd can be read; -1: there is none.
+ */
+bool output_wait(int fd, const struct timespec *timeout, const sigset_t *mask);
+
+/*
+ * The command has ended: write all of its output.  Return what it wrote to --outcome-fd, and
+ * two NULs, or NULL.
+ */
+char *output_end(void);
+
+/* The command was not started. */
+void output_drop(void);
+
+/* The last line of standard error that is not empty, for people, in @to; its length. */
+size_t output_last_line(char to[WQ_MAX_REASON]);
+
+#endif /* RUN_OUTPUT_H */

@@ -3444,10 +3444,83 @@ test_run_second_sigterm_kills_the_command() {
 	eventually file_has "$dir/ran" 1
 	kill -TERM $run
 	eventually printed "send the signal again"
+	nap 1.1
 	kill -TERM $run
 	wait $run
 	is status 1 $?
 	is key k "$(wq get -t 5 $q)"
+}
+
+test_run_that_timeout_ends_lets_its_commands_finish() {
+	local run
+	queue
+	wq add $q k other
+	timeout 2 "$WQCTL" run $q -- sh -c "echo start >>$dir/ran; read -r _ <$gate; echo end >>$dir/ran" 2>"$err" &
+	run=$!
+	eventually printed "no more commands start"
+	# the second signal
+	nap 0.5
+	let_through
+	wait $run
+	is status 124 $?
+	is ran "start end" "$(lines "$dir/ran")"
+	is key other "$(wq get -n 9 $q)"
+}
+
+test_run_follow_waits_for_its_queues_and_a_signal_ends_that() {
+	local run
+	"$WQCTL" run --follow --failed-to $q.failed --max-retries 0 $q -- false 2>"$err" &
+	run=$!
+	eventually printed "there is no queue '$q' yet, and run waits for it; create it: wqctl create $q"
+	queue
+	wq add $q k
+	eventually printed "there is no queue '$q.failed' yet"
+	wq create $q.failed
+	added() { [ "$(wq ls -0 $q.failed | tr -d '\0')" = k ]; }
+	eventually added
+	kill $run
+	wait $run
+	is status 0 $?
+	wq unlink $q
+	"$WQCTL" run --follow $q -- true 2>"$err" &
+	run=$!
+	eventually printed "there is no queue '$q' yet"
+	kill $run
+	wait $run
+	is "status after a signal" 0 $?
+	reports 1 "create it first: wqctl create $q" wq run $q -- true
+	reports 1 "there is no queue of that name" wq run --follow --once $q -- true
+}
+
+# A worker without --follow is named, and one with it goes on in the module that stays loaded.
+test_reload_that_fails_ends_no_worker() {
+	local stays follows
+	queue
+	"$WQCTL" run -q $q -- sh -c "echo {} >>$dir/stays" 2>"$dir/stays.said" &
+	stays=$!
+	eventually idle $stays 1
+	fake_kmod "exit 1" :
+	status 1 env PATH="$dir/bin:$PATH" "$WQCTL" reload --quiet
+	prints "has open the queue $q"
+	wq add $q 1
+	eventually stat_is dones 1
+	kill $stays
+	wait $stays
+	is "status of a worker without --follow" 0 $?
+	"$WQCTL" run -q --follow $q -- sh -c "echo {} >>$dir/follows" 2>"$dir/follows.said" &
+	follows=$!
+	eventually idle $follows 1
+	wq add $q 2
+	eventually file_has "$dir/follows" 1
+	status 1 env PATH="$dir/bin:$PATH" "$WQCTL" reload
+	prints "the queues are back in the module that was loaded"
+	wq add $q 3
+	eventually file_has "$dir/follows" 2
+	kill $follows
+	wait $follows
+	is "status of a worker with --follow" 0 $?
+	is "keys" "2 3" "$(lines "$dir/follows")"
+	is "messages" "" "$(cat "$dir/stays.said" "$dir/follows.said")"
 }
 
 idle() { # PID N: wqctl run, process PID, and its N workers wait

@@ -318,6 +318,22 @@ struct end {
 	bool ok, stopped, killed;
 };
 
+/*
+ * Whether a signal belongs to the one before it: timeout(1) sends a signal to run, and then to the
+ * process group of run.
+ */
+static bool is_repeated(const siginfo_t *info)
+{
+	static int64_t when;
+	static pid_t sender;
+	bool repeated = info->si_code == SI_USER && info->si_pid == sender &&
+			now_ns() - when < NSEC_PER_SEC;
+
+	sender = info->si_code == SI_USER ? info->si_pid : 0;
+	when = now_ns();
+	return repeated;
+}
+
 /* Start the workers, and supervise them until the last one has ended. */
 static struct end supervise(const struct args *a, int q)
 {
@@ -328,6 +344,7 @@ static struct end supervise(const struct args *a, int q)
 	int64_t when = now_ns();
 	uint64_t runs = 0;
 	unsigned int i;
+	siginfo_t info;
 	int sig;
 
 	for (i = 0; i < a->jobs && end.ok; i++)
@@ -344,9 +361,11 @@ static struct end supervise(const struct args *a, int q)
 		/* No signal reports the end of a process that has another parent. */
 		if (sum().killed)
 			timeout = &moment;
-		sig = sigtimedwait(&signals, NULL, timeout);
+		sig = sigtimedwait(&signals, &info, timeout);
 		if (sig == SIGCHLD || (sig < 0 && timeout == &moment)) {
 			end.ok = reap(end.killed) && end.ok;
+		} else if (sig > 0 && is_repeated(&info)) {
+			continue;
 		} else if (sig > 0 && !end.stopped) {
 			end.stopped = true;
 			stop_all(SIGTERM);
@@ -374,8 +393,11 @@ static int prepare(const struct args *a, int *q, struct wq_stat *st)
 	}
 	if (a->job_log && !log_write(a, "", 0))
 		return FAILED;
+	block_signals();
 	/* The parent opens the queue for statistics, and to report errors only once. */
-	*q = queue_open(a, O_RDWR);
+	*q = first_open(a, QUEUE);
+	if (*q < 0)
+		return errno ? complain_open(a, QUEUE) : STOPPED;
 	ret = check_queues(a, *q, st);
 	if (ret != DONE)
 		return ret;
@@ -390,7 +412,6 @@ static int prepare(const struct args *a, int *q, struct wq_stat *st)
 		return FAILED;
 	}
 	output_prepare();
-	block_signals();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prepare_files();
 	return DONE;
@@ -405,7 +426,7 @@ int cmd_run(const struct args *a)
 	int q, ret = prepare(a, &q, &st);
 
 	if (ret != DONE)
-		return ret;
+		return ret == STOPPED ? DONE : ret;
 	end = supervise(a, q);
 	give_terminal(getpgrp());
 	if (end.killed)

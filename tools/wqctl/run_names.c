@@ -70,6 +70,29 @@ uid_t owner_given(const struct args *a)
 	return uid;
 }
 
+int first_open(const struct args *a, enum name name)
+{
+	const char *queue = name == QUEUE ? a->queue : a->failed_to;
+	const struct timespec ts = to_timespec(FOLLOW_NS);
+	int q;
+
+	if (name == QUEUE && a->fd >= 0)
+		return a->fd;
+	q = wq_open(queue, name == QUEUE ? O_RDWR : O_WRONLY, 0, 0);
+	if (q >= 0 || errno != ENOENT || !a->follow || a->once)
+		return q;
+	message("there is no queue '%s' yet, and run waits for it; create it: wqctl create %s%s", queue,
+		end_of_options(queue), queue);
+	while (q < 0 && errno == ENOENT) {
+		if (sigtimedwait(&signals, NULL, &ts) > 0) {
+			errno = 0;
+			return -1;
+		}
+		q = wq_open(queue, name == QUEUE ? O_RDWR : O_WRONLY, 0, 0);
+	}
+	return q;
+}
+
 /* Any user can take a name that is free, and the commands have the rights of the caller. */
 static bool may_run(const struct args *a, enum name name)
 {
@@ -88,9 +111,9 @@ int check_queues(const struct args *a, int q, struct wq_stat *st)
 	int to;
 
 	if (a->failed_to) {
-		to = wq_open(a->failed_to, O_WRONLY, 0, 0);
+		to = first_open(a, FAILED_TO);
 		if (to < 0)
-			return complain_open(a, FAILED_TO);
+			return errno ? complain_open(a, FAILED_TO) : STOPPED;
 		owners[FAILED_TO] = owner_of(to);
 		close(to);
 		if (!may_run(a, FAILED_TO))

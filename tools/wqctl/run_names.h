@@ -11,6 +11,14 @@ enum name { QUEUE, FAILED_TO };
 /* The user of --owner; -1: the option was not given, or there is no such user. */
 uid_t owner_given(const struct args *a);
 
+/*
+ * Open a queue for the first time.  With --follow wait for it; the signals are blocked.  -1: errno
+ * is set, and 0 after a signal.
+ */
+int first_open(const struct args *a, enum name name);
+
+#define STOPPED	(-1)	/* in place of an exit status: by a signal */
+
 /* Whether the queues may be used.  DONE, and @st has the statistics; or a message was printed. */
 int check_queues(const struct args *a, int q, struct wq_stat *st);
 

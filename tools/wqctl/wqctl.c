@@ -516,7 +516,7 @@ static const struct command commands[] = {
 			{ "once", OPT_ONCE, NULL, 0,
 			  "exit when no key is ready, processing or waiting for a retry", 0 },
 			{ "follow", OPT_FOLLOW, NULL, 0,
-			  "if the queue is removed, go on with the next queue of that name and owner", 0 },
+			  "if there is no queue of that name, wait for it; if it is removed, go on with the next one of that name and owner", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
 			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,

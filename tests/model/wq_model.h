@@ -157,7 +157,7 @@ enum { WM_IN = 1, WM_OUT = 2, WM_HUP = 4 };	/* of wm_poll() */
 void wm_stat(const struct wm *m, u32 c, struct wq_stat *st);
 void wm_levels(const struct wm *m, u32 ready_by_priority[WQ_PRIORITIES]);
 u32 wm_poll(const struct wm *m, u32 c);
-u32 wm_next_ready(const struct wm *m);		/* index in ready of the key to start next, or nready */
+u32 wm_next_ready(const struct wm *m);		/* index in ready of the next start, or nready */
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);

@@ -152,7 +152,7 @@ passes() {
 
 test_a_machine_without_a_fault_passes() {
 	examine 0 ''
-	holds 'map(.check) - ["units"] == ["kernel", "module", "version", "device", "names", "directory", "rights", "limits", "library", "crash", "sources"]'
+	holds 'map(.check) - ["units"] == ["kernel", "module", "version", "use", "device", "names", "directory", "rights", "limits", "library", "crash", "sources"]'
 	holds 'all(.code == "fine")'
 	status 0 wq doctor
 	has "first line" "kernel     fine     $release" "$(<"$out")"
@@ -441,6 +441,39 @@ test_source_ended() {
 	finds source-ended "wqctl sources doctors" ''
 	succeeds "$WQCTL" unlink doctors
 	succeeds busybox rmmod wq_fs
+}
+
+# prints_use TEXT [STATUS]: the check prints this
+prints_use() {
+	status "${2-0}" wq doctor --json
+	holds 'any(.[]; .check == "use" and .code == "fine" and (.text | contains("'"$1"'")))'
+}
+
+test_use_names_what_keeps_the_module_loaded() {
+	prints_use "nothing uses the module; to unload it: umount /dev/wqueue && modprobe -r wq_bpf wq_fs wq_net wq"
+	succeeds busybox insmod "$SOURCES/wq_net.ko"
+	"$WQCTL" create doctors && "$WQCTL" attach doctors net >/dev/null
+	exec 7<>/dev/wqueue/doctors
+	mkdir "$dir/again"
+	mount --bind /dev/wqueue "$dir/again"
+	prints_use "the queue 'doctors' with a source"
+	prints_use "has open the queue doctors"
+	prints_use "sees wqueue mounted on $dir/again"
+	prints_use "unmount each wqueue, and: modprobe -r wq_bpf wq_fs wq_net wq"
+	umount "$dir/again"
+	exec 7<&-
+	# a queue without a mount
+	umount /dev/wqueue
+	busybox rmmod wq_net 2>/dev/null && fail "wq_net could be unloaded"
+	prints_use "in use: queues that only a mount shows (mount -t wqueue none /dev/wqueue); to unload it" 1
+	mount -t wqueue wqueue /dev/wqueue
+	succeeds "$WQCTL" unlink doctors
+	succeeds busybox rmmod wq_net
+	# more than a line
+	local n
+	for n in {1..99}; do "$WQCTL" create doctors.$n; done
+	prints_use ", ...; to unload it"
+	for n in {1..99}; do "$WQCTL" unlink doctors.$n; done
 }
 
 # systemd with the project's units.  A doctor looks when all is well, and when a unit has failed.

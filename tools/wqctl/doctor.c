@@ -25,6 +25,7 @@
 #include "json.h"
 #include "mounts.h"
 #include "save.h"
+#include "uses.h"
 
 #define MODULE		"/sys/module/wq"
 #define RULE		"/etc/udev/rules.d/60-wq.rules"
@@ -644,6 +645,82 @@ static enum finding check_sources(struct doctor *d)
 	return ret;
 }
 
+/* The uses of the module, in a line */
+static char uses[512];
+
+static __attribute__((format(printf, 1, 2))) void add_use(const char *format, ...)
+{
+	static const char more[] = ", ...";
+	size_t len = strlen(uses), room = sizeof(uses) - len;
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	/* A part of a name would be another one. */
+	if (text && strlen(text) + sizeof(more) + 2 < room)
+		sprintf(uses + len, "%s%s", len ? ", " : "", text);
+	else if (len < sizeof(more) || strcmp(uses + len + 1 - sizeof(more), more))
+		strcpy(uses + len, more);
+	free(text);
+}
+
+static void add_queues(void)
+{
+	char text[WQ_MAX_SOURCE_TEXT];
+	struct queues qs;
+	size_t i;
+	int q;
+
+	if (queues_get(&qs))
+		return;
+	for (i = 0; i < qs.count; i++) {
+		struct wq_source_op op = { .id = 0 };
+
+		q = open_either(qs.list[i].name);
+		add_use("the queue '%s'%s", qs.list[i].name,
+			q >= 0 && !wq_source_next(q, &op, text, sizeof(text)) ? " with a source" : "");
+		if (q >= 0)
+			close(q);
+	}
+	free(qs.list);
+}
+
+/* Without a mount, queues have no list.  They hold the module, as the modules of sources do. */
+static bool has_hidden_queues(void)
+{
+	char count[16], path[64];
+	int uses_left, i;
+
+	first_line(MODULE "/refcnt", count, sizeof(count));
+	uses_left = atoi(count);
+	for (i = 0; i < WQ_MODULES; i++) {
+		snprintf(path, sizeof(path), MODULE "/holders/%s", wq_modules[i]);
+		uses_left -= !access(path, F_OK);
+	}
+	return uses_left > 0;
+}
+
+/* Why rmmod reports that the module is in use, and how to unload it.  That is no fault. */
+static enum finding check_use(struct doctor *d)
+{
+	bool mounted = is_wqueue(names_dir());
+
+	if (!d->loaded || geteuid())
+		return NOT_HERE;
+	add_queues();
+	module_is_used(true, add_use);
+	if (!mounted && !uses[0] && has_hidden_queues())
+		add_use("queues that only a mount shows (mount -t wqueue none %s)", names_dir());
+	if (!uses[0])
+		return fine(d, "nothing uses the module; to unload it: %s%s%smodprobe -r wq_bpf wq_fs wq_net wq",
+			    mounted ? "umount " : "", mounted ? names_dir() : "", mounted ? " && " : "");
+	return fine(d, "the module is in use: %s; to unload it, save the queues (wqctl save -o FILE), end the processes, unlink the queues (wqctl unlink QUEUE), unmount each wqueue, and: modprobe -r wq_bpf wq_fs wq_net wq",
+		    uses);
+}
+
 /*
  * The last check of the machine, as the crash may have been in a part of the kernel that wq does
  * not use.
@@ -670,6 +747,7 @@ static const struct check {
 	{ "signature", check_signature },
 	{ "load", check_load },
 	{ "version", check_version },
+	{ "use", check_use },
 	{ "device", check_device },
 	{ "names", check_names },
 	{ "directory", check_directory },

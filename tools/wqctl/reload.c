@@ -47,6 +47,7 @@
 
 #include "mounts.h"
 #include "save.h"
+#include "uses.h"
 
 #define RELOAD_FILE	STATE_DIR "/reload.wq"
 #define MODULE		"/sys/module/wq"
@@ -60,11 +61,6 @@
 #define RUNS_NS		(30 * NSEC_PER_SEC)
 #define CLOSE_NS	(5 * NSEC_PER_SEC)
 #define LOOK_NS		(NSEC_PER_SEC / 10)
-
-/* The modules, in the order in which they can be unloaded. */
-static const char *const modules[] = { "wq_bpf", "wq_fs", "wq_net", "wq" };
-
-#define NUM_MODULES	(sizeof(modules) / sizeof(*modules))
 
 static bool is_loaded(const char *module)
 {
@@ -114,174 +110,6 @@ static void installed(const char *field, char *value, int size)
 	value[0] = '\0';
 	if (command(argv, true, value, size))
 		value[0] = '\0';
-}
-
-/* Step 1: the users of the module */
-
-/* Whether the process is a wqctl run --follow, which opens the next queue of its name. */
-static bool is_following(const char *pid)
-{
-	char path[300], line[4096], *arg;
-	size_t len = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
-	file = fopen(path, "re");
-	if (file) {
-		len = fread(line, 1, sizeof(line) - 1, file);
-		fclose(file);
-	}
-	line[len] = '\0';
-	arg = strrchr(line, '/');
-	if (strcmp(arg ? arg + 1 : line, "wqctl"))
-		return false;
-	for (arg = line; arg < line + len && strcmp(arg, "--"); arg += strlen(arg) + 1)
-		if (!strcmp(arg, "--follow"))
-			return true;
-	return false;
-}
-
-static void report(const char *pid, const char *what, const char *name)
-{
-	char path[300], comm[64];
-
-	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
-	if (!first_line(path, comm, sizeof(comm)))
-		strcpy(comm, "?");
-	message("process %s (%s) %s%s", pid, comm, what, name);
-}
-
-/* Whether the descriptor is one of wq.  @name: its queue, or empty. */
-static bool is_ours(int proc, const char *pid, const char *fd, char *name, size_t size)
-{
-	static const char field[] = "wq-queue:\t";
-	char path[600], line[300];
-	bool found = false;
-	FILE *file;
-	ssize_t len;
-
-	snprintf(path, sizeof(path), "%s/fd/%s", pid, fd);
-	len = readlinkat(proc, path, line, sizeof(line) - 1);
-	if (len <= 0)
-		return false;
-	line[len] = '\0';
-	name[0] = '\0';
-	/* A socket or a pipe is not ours. */
-	if (line[0] != '/' && strncmp(line, "anon_inode:", 11))
-		return false;
-	found = !strcmp(line, WQ_DEVICE);
-	snprintf(path, sizeof(path), "/proc/%s/fdinfo/%s", pid, fd);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file)) {
-		if (strncmp(line, field, sizeof(field) - 1))
-			continue;
-		snprintf(name, size, "%.*s", (int)strcspn(line + sizeof(field) - 1, "\n"),
-			 line + sizeof(field) - 1);
-		found = true;
-	}
-	if (file)
-		fclose(file);
-	return found;
-}
-
-/* Report the first file of wq that a process has open. */
-static bool process_blocks(int proc, const char *pid)
-{
-	char path[300], name[300];
-	struct dirent *entry;
-	bool found = false;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
-	dir = opendir(path);
-	while (dir && !found && (entry = readdir(dir)))
-		found = entry->d_name[0] != '.' && is_ours(proc, pid, entry->d_name, name, sizeof(name));
-	if (dir)
-		closedir(dir);
-	if (found && strcmp(name, "-") && name[0])
-		report(pid, "has open the queue ", name);
-	else if (found)
-		report(pid, "has open " WQ_DEVICE, name[0] ? " with a private queue" : "");
-	return found;
-}
-
-/* Report a mount of wqueue that an unmount of names_dir() does not end. */
-static bool mounts_block(const char *pid, bool own)
-{
-	struct mounts m;
-	bool found = false;
-
-	for_each_mount(&m, pid) {
-		/* An unmount reaches the copies in other namespaces that share or follow it. */
-		if (found || strcmp(m.type, "wqueue") ||
-		    (!strcmp(m.dir, names_dir()) && (own || m.passes_on)))
-			continue;
-		report(pid, "sees wqueue mounted on ", m.dir);
-		found = true;
-	}
-	return found;
-}
-
-static bool modules_block(void)
-{
-	DIR *dir = opendir(MODULE "/holders");
-	struct dirent *entry;
-	bool found = false;
-	size_t i;
-
-	while (dir && (entry = readdir(dir))) {
-		for (i = 0; i < NUM_MODULES && strcmp(entry->d_name, modules[i]); i++)
-			;
-		if (i < NUM_MODULES || entry->d_name[0] == '.')
-			continue;
-		message("the module %s uses wq; unload it first: modprobe -r %s", entry->d_name,
-			entry->d_name);
-		found = true;
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-/* The mount namespace of a process; empty: it has ended. */
-static void mount_space(const char *pid, char *space, size_t size)
-{
-	char path[300];
-	ssize_t len;
-
-	snprintf(path, sizeof(path), "/proc/%s/ns/mnt", pid);
-	len = readlink(path, space, size - 1);
-	space[len > 0 ? len : 0] = '\0';
-}
-
-/* Report processes, mounts and modules that use the module.  @all: also those that follow. */
-static bool is_used(bool all)
-{
-	char own[64], space[64], seen[64] = "", self[16];
-	bool found = modules_block();
-	struct dirent *entry;
-	DIR *dir = opendir("/proc");
-
-	snprintf(self, sizeof(self), "%d", getpid());
-	mount_space("self", own, sizeof(own));
-	found = mounts_block("self", true) || found;
-	while (dir && (entry = readdir(dir))) {
-		const char *pid = entry->d_name;
-
-		if (pid[0] < '1' || pid[0] > '9' || !strcmp(pid, self))
-			continue;
-		if ((all || !is_following(pid)) && process_blocks(dirfd(dir), pid))
-			found = true;
-		mount_space(pid, space, sizeof(space));
-		/* Most processes of a container follow each other. */
-		if (!space[0] || !strcmp(space, own) || !strcmp(space, seen))
-			continue;
-		strcpy(seen, space);
-		found = mounts_block(pid, false) || found;
-	}
-	if (dir)
-		closedir(dir);
-	return found;
 }
 
 /* Steps 2 to 5: the queues */
@@ -642,8 +470,8 @@ static bool unload(void)
 	while (is_loaded("wq")) {
 		while (is_wqueue(names_dir()) && !umount2(names_dir(), 0))
 			;
-		for (i = 0; i < NUM_MODULES; i++)
-			try_unload(modules[i]);
+		for (i = 0; i < WQ_MODULES; i++)
+			try_unload(wq_modules[i]);
 		if (is_loaded("wq") && now_ns() >= end)
 			return false;
 		if (is_loaded("wq"))
@@ -678,7 +506,7 @@ static int replace_module(struct reload *r)
 	if (unloaded)
 		return restore_queues(r);
 	message("the module is still in use");
-	is_used(true);
+	module_is_used(true, message);
 	if (!restore_queues(r))
 		message("the queues are back in the module that was loaded");
 	return FAILED;
@@ -698,7 +526,7 @@ static int replace_all(struct reload *r)
 	size_t i;
 
 	/* No option lets a queue of a kernel module go on. */
-	if (r->a->force ? modules_block() : is_used(false)) {
+	if (r->a->force ? modules_use_it(message) : module_is_used(false, message)) {
 		message("nothing was changed; end these uses, or use --force if the processes open their queues again");
 		return FAILED;
 	}

@@ -677,6 +677,24 @@ test_watch_without_the_right_names_the_right() {
 	chmod 600 /dev/wq
 }
 
+test_watch_without_rights_to_the_device_names_a_way_that_works() {
+	local way pid
+	chown 1234 "$files/d"
+	status 1 as_user watch "fs:$files/d" -- echo
+	prints "you cannot open /dev/wq"
+	way=$(sed -n 's/.*which remains: //p' "$err")
+	way=${way//NAME/$q.user}
+	cd "$files/d" || exit 1
+	PATH=${WQCTL%/*}:$PATH setpriv --reuid 1234 --regid 1234 --clear-groups \
+		bash -c "exec 3>&1; ${way/COMMAND/echo}" >"$out" 2>"$dir/said" &
+	pid=$!
+	changed() { echo a >one; has_line "$out" one; }
+	eventually changed
+	pkill -P $pid -x wqctl || kill $pid
+	wait $pid
+	"$WQCTL" unlink $q.user
+}
+
 test_a_user_has_as_many_watches_as_user_sources() {
 	local limit=/sys/module/wq/parameters/user_sources was i pids=()
 	was=$(<$limit)

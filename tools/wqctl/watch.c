@@ -125,6 +125,11 @@ int cmd_watch(const struct args *a)
 		message("can't make a queue: %s (see wqctl info)", limit_text(&run));
 		return FAILED;
 	}
+	if (run.fd < 0 && errno == EACCES) {
+		message("you cannot open " WQ_DEVICE ", which has queues without a name; use sudo, or a queue with a name, which remains: wqctl create NAME && wqctl attach --children NAME '%s' && wqctl run NAME -- COMMAND",
+			a->queue);
+		return FAILED;
+	}
 	/* The words are about a queue without a name, and not about what is watched. */
 	run.queue = NULL;
 	if (run.fd < 0)

@@ -17,7 +17,7 @@ need_test_tools() { # KERNEL-OR-NOTHING: to be built, too
 	# with what tools/vm needs to build kernels, so that it installs nothing in between
 	tools/make/deps gcc libc6-dev gcc-multilib perl python3 make busybox-static qemu-system-x86 \
 		kmod xz-utils jq tmux bpftrace trace-cmd bc bison flex libelf-dev libssl-dev dwarves \
-		patch liburing-dev libbpf-dev clang iproute2 inotify-tools watchman procps systemd
+		patch liburing-dev libbpf-dev clang iproute2 inotify-tools watchman procps systemd rsync
 	# beside the unpacking of a source, which takes one CPU
 	{
 		get_prometheus

@@ -17,7 +17,7 @@ export PATH=$SRC/build/tools:$PATH
 
 # Other tests look at all queues.
 cleanup() {
-	umount /srv /usr/local/bin
+	umount /srv /usr/local/bin /backup
 	busybox rmmod wq_fs
 	wqctl unlink builds
 	wqctl unlink index
@@ -77,6 +77,10 @@ declare -A recipes=(
 	["Pause: console"]=shows
 	["Wait for a key, and disable a key: sh"]=waits
 	["Run a command as a service: ini"]=sets_run
+	["Jobs of other tools: sh"]=builds_once
+	["Jobs of other tools: sh 2"]=restarts
+	["Jobs of other tools: console"]=shows
+	["Jobs of other tools: console 2"]=shows
 	["Watch as a service: ini"]=watches
 )
 operations=tools/doc/operations.md
@@ -130,22 +134,65 @@ sets_run() {
 	status 0 wqctl run --once $run mail -- true
 }
 
+# program NAME TEXT: a program in /usr/local/bin, and an empty /srv that can be watched
+program() {
+	busybox insmod "$SOURCES/wq_fs.ko" 2>/dev/null
+	mount -t tmpfs none /srv
+	mount -t tmpfs none /usr/local/bin
+	printf '#!/bin/sh\n%s\n' "$2" >/usr/local/bin/"$1"
+	chmod +x /usr/local/bin/"$1"
+	: >"$dir/ran"
+}
+
+ran() { [ "$(grep -c . "$dir/ran")" -ge "$1" ]; }
+
+builds_once() {
+	local worker file
+	program make "echo \$2: \$(sort | paste -sd ' ') >>$dir/ran"
+	PATH=/usr/local/bin:$PATH bash -uc "exec $block" &
+	worker=$!
+	changes() { touch /srv/first.c; nap 1; ran 1; }
+	eventually changes
+	nap 1
+	: >"$dir/ran"
+	for file in a.c b.c c.h d.c; do
+		touch "/srv/$file"
+		nap 0.1
+	done
+	eventually ran 1
+	nap 1
+	is "builds" "/srv: a.c b.c d.c" "$(<"$dir/ran")"
+	kill "$worker"
+	wait "$worker"
+	is status 0 $?
+	umount /srv /usr/local/bin
+}
+
+restarts() {
+	local worker
+	program server "echo start >>$dir/ran; exec sleep 1000"
+	bash -uc "exec $block" &
+	worker=$!
+	eventually ran 1
+	touch /srv/file
+	eventually ran 2
+	kill "$worker"
+	wait "$worker"
+	is status 0 $?
+	umount /srv /usr/local/bin
+}
+
 watches() {
 	local command worker
 	is unknown "" "$(unknown "$(grep -v ^ExecStart= <<<"$block")")"
 	command=$(sed -n 's/^ExecStart=//p' <<<"$block")
 	is_not "the command" "" "$command"
-	busybox insmod "$SOURCES/wq_fs.ko"
-	mount -t tmpfs none /srv
-	mount -t tmpfs none /usr/local/bin
-	printf '#!/bin/sh\necho "$1" >>%s\n' "$dir/backed-up" >/usr/local/bin/backup
-	chmod +x /usr/local/bin/backup
-	: >"$dir/backed-up"
+	program backup "echo \"\$1\" >>$dir/ran"
 	bash -uc "exec $command" &
 	worker=$!
-	eventually grep -qx /srv/ "$dir/backed-up"
+	eventually grep -qx /srv/ "$dir/ran"
 	echo text >/srv/file
-	eventually grep -qx /srv/file "$dir/backed-up"
+	eventually grep -qx /srv/file "$dir/ran"
 	kill "$worker"
 	wait "$worker"
 	is status 0 $?
@@ -176,6 +223,34 @@ test_each_recipe_of_operations_works_as_printed_or_has_a_reason() {
 		esac
 		echo "# $recipe: ${recipes[$recipe]-}" | sed 's/\(: elsewhere\):.*/\1/'
 	done 3<<<"$found"
+}
+
+# With rsync itself, the copy follows files, directories and names that look like options.
+test_watch_example_keeps_a_copy_equal_for_any_name() {
+	local command worker
+	command=$(sed -n '/^    sudo wqctl watch/,/[^\\]$/p' "$SRC/README.md" | sed 's/^ *sudo//')
+	has "the command" "rsync " "$command"
+	program none ''
+	rm /usr/local/bin/none
+	mkdir -p /backup /srv/dir/sub /srv/gone
+	mount -t tmpfs none /backup
+	touch /srv/dir/sub/file /srv/gone/file
+	bash -uc "exec $command" 2>"$err" &
+	worker=$!
+	equal() { diff -r /srv /backup >"$out" 2>&1; }
+	eventually equal
+	(cd /srv && touch -- -n --help 'a b' $'new\nline' x:y '*' && mkdir -p -- -d/e &&
+		touch -- -d/e/f && rm -r dir/sub/file gone && mv dir moved)
+	eventually equal
+	exists "/backup/moved/sub"
+	kill "$worker"
+	wait "$worker"
+	is status 0 $?
+	umount /srv /backup /usr/local/bin
+}
+
+test_a_service_that_stops_waits_90_s_at_most_for_its_commands() {
+	is "its time" TimeoutStopSec=90s "$(grep ^TimeoutStopSec "$SRC/tools/system/systemd/wq-run@.service")"
 }
 
 test_shell_example_does_not_execute_a_key() {

@@ -34,11 +34,12 @@ func cont(n *node) error { n.signal(syscall.SIGCONT); return nil }
 // leave ends a member as its unit would.
 func leave(n *node) error {
 	n.signal(syscall.SIGTERM)
+	const limit = 60*time.Second + slowRun
 	select {
 	case <-n.done:
 		return nil
-	case <-time.After(60 * time.Second):
-		return fmt.Errorf("%s did not leave in 60 s after SIGTERM", n.name)
+	case <-time.After(limit):
+		return fmt.Errorf("%s did not leave in %s after SIGTERM", n.name, limit)
 	}
 }
 
@@ -220,8 +221,16 @@ func (x *chaos) run(d time.Duration) {
 type producer struct {
 	mu   sync.Mutex
 	adds map[string]int64 // the time before the newest add
+	puts []added          // to etcd
 	n    int
 }
+
+// slowRun is longer than any add may wait for the run of another key. Only so many keys are slow
+// that each member has jobs for the others.
+const (
+	slowRun  = 90 * time.Second
+	slowKeys = 2
+)
 
 func (p *producer) record(key string, at int64) {
 	p.mu.Lock()
@@ -233,6 +242,9 @@ func (p *producer) record(key string, at int64) {
 func (p *producer) run(ctx context.Context, c *cluster, inboxes []*wq.Queue, keys int) {
 	for ctx.Err() == nil {
 		key := fmt.Sprintf("key-%d", rand.Intn(keys))
+		if rand.Intn(50) == 0 {
+			key = fmt.Sprintf("slow-%d", rand.Intn(slowKeys))
+		}
 		at := monotonic()
 		if rand.Intn(2) == 0 {
 			if _, err := inboxes[rand.Intn(len(inboxes))].Add(key); err == nil {
@@ -240,6 +252,9 @@ func (p *producer) run(ctx context.Context, c *cluster, inboxes []*wq.Queue, key
 			}
 		} else if c.put(ctx, key) == nil {
 			p.record(key, at)
+			p.mu.Lock()
+			p.puts = append(p.puts, added{key, at, monotonic()})
+			p.mu.Unlock()
 		}
 		time.Sleep(time.Duration(rand.Intn(200)) * time.Millisecond)
 	}
@@ -260,7 +275,17 @@ func (c *cluster) put(ctx context.Context, key string) error {
 type monitor struct {
 	longest  time.Duration
 	silent   time.Duration
+	gaps     [][2]int64 // in which etcd was silent
 	handOver int
+}
+
+// silence returns for how long etcd did not answer in a span of time.
+func (w *monitor) silence(from, to int64) int64 {
+	sum := int64(0)
+	for _, gap := range w.gaps {
+		sum += max(0, min(to, gap[1])-max(from, gap[0]))
+	}
+	return sum
 }
 
 func (w *monitor) run(ctx context.Context, c *cluster) {
@@ -277,6 +302,7 @@ func (w *monitor) run(ctx context.Context, c *cluster) {
 		now := monotonic()
 		if err != nil {
 			w.silent += time.Duration(now - last)
+			w.gaps = append(w.gaps, [2]int64{last, now})
 			last = now
 			continue
 		}

@@ -4,10 +4,11 @@ package main
 
 // The checker reads the record of all workers, and looks for broken promises:
 //
-//	overlap   two runs of a key at once. It is allowed only beyond a lease: the fences differ,
-//	          and the run with the lower fence wrote nothing after the other's fence
-//	fence     a write with a fence reached etcd after a later owner had its key
+//	overlap   two runs of a key at once, while the lease of the older one goes on
+//	number    two runs of a key with the same fence
+//	fence     a write reached etcd after a later run of the key had begun
 //	lost      no complete run of a key began after an add of it
+//	wait      an add waited for longer than a bound, beside the runs of its own key
 
 import (
 	"bufio"
@@ -16,18 +17,20 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 )
 
 type oneRun struct {
-	key, owner, id string
-	begin          int64
-	fence, wrote   int64 // wrote: the revision of the write, or 0
-	done           bool
+	key, id      string
+	begin, last  int64 // last: the time of its last line
+	fence, wrote int64 // wrote: the revision of the write, or 0
+	done         bool
 }
 
 type overlap struct {
 	key          string
 	fence, other int64
+	alive        bool // the lease of the other run
 }
 
 type records struct {
@@ -59,36 +62,39 @@ func readRecords(dir string) (*records, error) {
 }
 
 func (r *records) line(text string) error {
-	var kind, key, owner, id string
+	var kind, key, id string
 	var at, fence, rev int64
 	var err error
 	switch text[0] {
 	case 'B':
-		_, err = fmt.Sscan(text, &kind, &at, &key, &owner, &fence, &id)
-		r.runs[id] = &oneRun{key: key, owner: owner, id: id, begin: at, fence: fence}
+		_, err = fmt.Sscan(text, &kind, &at, &key, &fence, &id)
+		r.runs[id] = &oneRun{key: key, id: id, begin: at, fence: fence}
 	case 'O':
-		var other int64
-		// The holder may not have written its fence yet. Then it is not known.
-		if n, _ := fmt.Sscan(text, &kind, &at, &key, &fence, &other); n < 4 {
-			return fmt.Errorf("bad line")
-		}
-		r.overlaps = append(r.overlaps, overlap{key, fence, other})
+		var other, alive int64
+		_, err = fmt.Sscan(text, &kind, &at, &key, &fence, &other, &alive)
+		r.overlaps = append(r.overlaps, overlap{key, fence, other, alive == 1})
 	case 'W':
 		_, err = fmt.Sscan(text, &kind, &at, &key, &id, &rev)
 		if err == nil {
 			r.runs[id].wrote = rev
 		}
-	case 'R':
-		r.refused++
-	case 'U':
-	case 'E':
-		if _, err = fmt.Sscan(text, &kind, &at, &key, &id); err == nil {
-			r.runs[id].done = true
-		}
+	case 'R', 'U', 'E':
+		_, err = fmt.Sscan(text, &kind, &at, &key, &id)
 	default:
 		err = fmt.Errorf("unknown record")
 	}
-	return err
+	if err != nil || kind == "O" {
+		return err
+	}
+	run := r.runs[id]
+	run.last = max(run.last, at)
+	switch kind {
+	case "R":
+		r.refused++
+	case "E":
+		run.done = true
+	}
+	return nil
 }
 
 // check returns the faults. adds are the keys, with the time before the newest add of each.
@@ -97,31 +103,36 @@ func (r *records) check(adds map[string]int64) []string {
 	fail := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 
 	for _, o := range r.overlaps {
-		if o.fence == o.other {
-			fail("overlap: two runs of %s at once, both with the fence %d", o.key, o.fence)
+		if o.alive {
+			fail("overlap: two runs of %s at once, with the fences %d and %d, and both leases go on",
+				o.key, o.other, o.fence)
 		}
 	}
-	// The fences of an owner key, in order: each is the revision at which a member got the shard.
-	fences := map[string][]int64{}
-	last := map[string]int64{} // the newest complete run of a key
+	fences := map[string][]int64{} // of a key, in order
+	last := map[string]int64{}     // the newest complete run of a key
 	for _, run := range r.runs {
-		fences[run.owner] = append(fences[run.owner], run.fence)
+		fences[run.key] = append(fences[run.key], run.fence)
 		if run.done {
 			last[run.key] = max(last[run.key], run.begin)
 		}
 	}
-	for _, all := range fences {
+	for key, all := range fences {
 		sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
+		for i := 1; i < len(all); i++ {
+			if all[i] == all[i-1] {
+				fail("number: two runs of %s have the fence %d", key, all[i])
+			}
+		}
 	}
 	for _, run := range r.runs {
 		if run.wrote == 0 {
 			continue
 		}
-		all := fences[run.owner]
+		all := fences[run.key]
 		next := sort.Search(len(all), func(i int) bool { return all[i] > run.fence })
 		if next < len(all) && all[next] < run.wrote {
-			fail("fence: a run of %s with the fence %d wrote at revision %d, and the shard had the "+
-				"owner %d by then", run.key, run.fence, run.wrote, all[next])
+			fail("fence: a run of %s with the fence %d wrote at revision %d, and a run with the "+
+				"fence %d had begun by then", run.key, run.fence, run.wrote, all[next])
 		}
 	}
 	for key, at := range adds {
@@ -132,6 +143,54 @@ func (r *records) check(adds map[string]int64) []string {
 	}
 	sort.Strings(faults)
 	return faults
+}
+
+// An added is an add, with the times before it and after etcd's answer.
+type added struct {
+	key        string
+	before, at int64
+}
+
+// waits returns the adds that waited for longer than the bound for the begin of a run, and the
+// longest wait. The time of runs of the key that had begun before does not count. If the end of such
+// a run is not known, it is the longest one. The time that silent returns for a span does not count,
+// either.
+func (r *records) waits(adds []added, bound, slow time.Duration,
+	silent func(from, to int64) int64) ([]string, time.Duration) {
+	runs := map[string][]*oneRun{}
+	for _, run := range r.runs {
+		runs[run.key] = append(runs[run.key], run)
+	}
+	for _, all := range runs {
+		sort.Slice(all, func(i, j int) bool { return all[i].begin < all[j].begin })
+	}
+	var faults []string
+	most := time.Duration(0)
+	for _, a := range adds {
+		all := runs[a.key]
+		next := sort.Search(len(all), func(i int) bool { return all[i].begin >= a.before })
+		if next == len(all) {
+			continue // lost: see check
+		}
+		from := a.at
+		for _, run := range all[:next] {
+			end := run.last
+			if end == run.begin { // it was killed, at a time that is not known
+				end += int64(max(longest, slow))
+			}
+			from = max(from, end)
+		}
+		to := all[next].begin
+		wait := time.Duration(to - from - silent(from, to))
+		most = max(most, wait)
+		if wait > bound {
+			faults = append(faults, fmt.Sprintf("wait: %s was added at %.3f s, and waited for "+
+				"%.1f s beside its own runs, expected at most %s", a.key, float64(a.at)/1e9,
+				wait.Seconds(), bound))
+		}
+	}
+	sort.Strings(faults)
+	return faults, most
 }
 
 func printFaults(faults []string) {

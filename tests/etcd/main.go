@@ -69,6 +69,8 @@ func chaosMain(args []string) error {
 	keys := fs.Int("keys", 300, "number of different keys")
 	fs.Parse(args)
 	fmt.Printf("chaos: %d s with the seed %d\n", *seconds, *seed)
+	cfg.jobs = slowKeys + 2
+	cfg.workerArgs = []string{"--slow", slowRun.String()}
 	c := newCluster(cfg, 5)
 	c.startServers()
 	defer c.stop()
@@ -112,6 +114,9 @@ func chaosMain(args []string) error {
 		return err
 	}
 	faults = append(faults, r.check(p.adds)...)
+	// As below, and each member can be stopped for a TTL before that without losing its shards.
+	late, wait := r.waits(p.puts, 5*c.ttl+10*time.Second, slowRun, w.silence)
+	faults = append(faults, late...)
 	// Two members are in a fault at a time, so a shard waits for the leases of two successors. A new
 	// leader starts these again, and takes an election to be found.
 	if bound := 3*c.ttl + 10*time.Second; w.longest > bound {
@@ -136,6 +141,8 @@ func chaosMain(args []string) error {
 	fmt.Printf("chaos: %d hand-overs, a shard was without owner for %.1f s at most (etcd was silent "+
 		"for %.1f s), all work was done %.1f s after the last fault\n", w.handOver,
 		w.longest.Seconds(), w.silent.Seconds(), drained.Seconds())
+	fmt.Printf("chaos: an add waited for %.1f s at most, beside the runs of its own key\n",
+		wait.Seconds())
 	printFaults(faults)
 	if len(faults) > 0 {
 		c.printLogs()
@@ -149,7 +156,8 @@ func directedMain(args []string) error {
 	var cfg config
 	fs := flag.NewFlagSet("directed", flag.ExitOnError)
 	cfg.flags(fs)
-	scenario := fs.String("scenario", "", "fence, compare, relist, full, forward or mirror")
+	scenario := fs.String("scenario", "",
+		"fence, late, compare, handover, orphan, relist, full, forward or mirror")
 	noFence := fs.Bool("no-fence", false, "break the worker")
 	fs.Parse(args)
 	cfg.workerArgs = []string{"--slow", (cfg.ttl + 6*time.Second).String()}
@@ -157,6 +165,12 @@ func directedMain(args []string) error {
 		cfg.workerArgs = append(cfg.workerArgs, "--no-fence")
 	}
 	switch *scenario {
+	case "handover":
+		cfg.shards, cfg.jobs = 1, 4
+		cfg.workerArgs = []string{"--slow", slowRun.String()}
+	case "orphan":
+		cfg.shards = 1
+		cfg.workerArgs = []string{"--slow", slowRun.String()}
 	case "relist":
 		cfg.ttl = 5 * time.Minute // so that it outlives the cut on a slow machine
 	case "full":
@@ -172,17 +186,28 @@ func directedMain(args []string) error {
 	c.startServers()
 	defer c.stop()
 	c.startMembers()
-	if err := c.settle(2, patience); err != nil {
+	if err := c.settle(min(2, c.shards), patience); err != nil {
 		return err
 	}
 	adds := map[string]int64{}
+	var puts []added
 	add := func(key string) {
 		at := monotonic()
-		must(c.put(context.Background(), key))
+		for deadline := time.Now().Add(patience); ; {
+			err := c.put(context.Background(), key)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				must(err)
+			}
+		}
 		adds[key] = max(adds[key], at)
+		puts = append(puts, added{key, at, monotonic()})
 	}
-	situations := map[string]func(func(string)) error{"fence": c.fence, "compare": c.compare,
-		"relist": c.relistLost, "full": c.full}
+	situations := map[string]func(func(string)) error{"fence": c.fence, "late": c.late,
+		"compare": c.compare, "handover": c.handOver, "orphan": c.orphan, "relist": c.relistLost,
+		"full": c.full}
 	var faults []string
 	alone := map[string]func(map[string]int64) error{"forward": c.forwarded, "mirror": c.mirrored}
 	if situation := alone[*scenario]; situation != nil {
@@ -201,6 +226,12 @@ func directedMain(args []string) error {
 		return err
 	}
 	faults = append(faults, r.check(adds)...)
+	if *scenario == "handover" {
+		late, wait := r.waits(puts, 2*c.ttl, slowRun, func(int64, int64) int64 { return 0 })
+		faults = append(faults, late...)
+		fmt.Printf("handover: an add waited for %.1f s at most, beside the runs of its own key\n",
+			wait.Seconds())
+	}
 	fmt.Printf("%s: %d runs, %d overlaps beyond a lease, %d writes refused by the fence\n",
 		*scenario, len(r.runs), len(r.overlaps), r.refused)
 	printFaults(faults)
@@ -208,7 +239,7 @@ func directedMain(args []string) error {
 		c.printLogs()
 		return fmt.Errorf("%d faults", len(faults))
 	}
-	if *scenario == "fence" && r.refused == 0 {
+	if (*scenario == "fence" || *scenario == "late") && r.refused == 0 {
 		must(fmt.Errorf("the situation did not arise: no write came late"))
 	}
 	return nil
@@ -259,6 +290,63 @@ func (c *cluster) fence(add func(string)) error {
 	owner.signal(syscall.SIGSTOP)
 	time.Sleep(c.ttl + 8*time.Second)
 	owner.signal(syscall.SIGCONT)
+	return nil
+}
+
+// late: a run that failed writes while a later run of the same owner has begun.
+func (c *cluster) late(add func(string)) error {
+	add("late")
+	if err := c.drained(nil, patience); err != nil {
+		return err
+	}
+	time.Sleep(4 * time.Second)
+	return nil
+}
+
+// handOver: a member leaves during a long command. Then the other keys of the shard run on the
+// other member, and the key of the command once more if it was added again.
+func (c *cluster) handOver(add func(string)) error {
+	owner, err := c.ownerOf("slow")
+	if err != nil {
+		return err
+	}
+	add("slow")
+	if err := c.begun("slow"); err != nil {
+		return err
+	}
+	owner.signal(syscall.SIGTERM)
+	for i := 0; i < 10; i++ {
+		add(fmt.Sprintf("key-%d", i))
+	}
+	add("slow")
+	select {
+	case <-owner.done:
+	case <-time.After(slowRun + 60*time.Second):
+		return fmt.Errorf("%s did not leave after its command", owner.name)
+	}
+	return nil
+}
+
+// orphan: a member that has handed its shard over dies during its command. Another runs the key.
+func (c *cluster) orphan(add func(string)) error {
+	owner, err := c.ownerOf("slow")
+	if err != nil {
+		return err
+	}
+	add("slow")
+	if err := c.begun("slow"); err != nil {
+		return err
+	}
+	owner.signal(syscall.SIGTERM)
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		if next, err := c.ownerOf("slow"); err == nil && next != owner {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("expected another owner than %s", owner.name)
+		}
+	}
+	owner.kill()
 	return nil
 }
 

@@ -9,6 +9,7 @@ package main
 //
 //	changed   a put, by a watch or by a listing: the key is dirty
 //	begin     a run begins, with the newest change that is known
+//	hold      the run of a former owner goes on, so no run begins until it is freed
 //	covered   the run ended well: it covers the change that it began with. An add during the
 //	          run is a newer change, so the key stays dirty and runs once more
 //	failed    the key stays dirty, and the local queue retries it
@@ -28,11 +29,16 @@ type key struct {
 	seen    bool  // the watch or a listing has shown that it does not exist
 	queued  bool  // the local queue has the key, and will hand it out
 	running bool
+	held    bool  // a former owner still runs it
+	record  int64 // the revision of its park record, as far as is known, or 0
 	listed  int64 // the listing that saw it last
 	fails   int   // failed runs in a row
 }
 
 func (k *key) dirty() bool { return k.rev > k.covered && k.rev != k.parked }
+
+// waits reports that the key must be added to the local queue.
+func (k *key) waits() bool { return k.dirty() && !k.queued && !k.held }
 
 // keys are the keys of a shard.
 type keys struct {
@@ -53,7 +59,7 @@ func (t *keys) changed(name string, rev int64) bool {
 		// During a run, the local queue has to hear of the change once more.
 		k.queued = false
 	}
-	return k.dirty() && !k.queued
+	return k.waits()
 }
 
 // removed records that the need or the object did not exist at a revision. It returns whether the
@@ -74,7 +80,7 @@ func (t *keys) removed(name string, rev int64) (add, cancel bool) {
 		if k.exists || rev > k.rev {
 			k.rev, k.exists, k.queued = rev, false, false
 		}
-		return k.dirty() && !k.queued, false
+		return k.waits(), false
 	}
 	cancel = k.queued
 	k.rev, k.covered, k.exists, k.queued, k.seen = rev, rev, false, false, true
@@ -83,10 +89,10 @@ func (t *keys) removed(name string, rev int64) (add, cancel bool) {
 }
 
 // begin starts a run, and returns the change that it covers. A run of a key that is not dirty does
-// not begin, unless somebody kicked the key, which is parked.
+// not begin, unless the key is parked and was kicked in the local queue.
 func (t *keys) begin(name string) (int64, bool) {
 	k := t.all[name]
-	if k == nil || k.running {
+	if k == nil || k.running || k.held {
 		return 0, false
 	}
 	k.queued = false
@@ -105,6 +111,7 @@ func (t *keys) covers(name string, rev, deleted int64) {
 		return
 	}
 	k.fails = 0
+	k.record = 0
 	k.covered = max(k.covered, rev)
 	if deleted != 0 && k.rev < deleted {
 		k.rev, k.covered, k.exists = deleted, deleted, false
@@ -137,14 +144,40 @@ func (t *keys) ended(name string, retried bool) bool {
 	}
 	k.running = false
 	k.queued = k.queued || retried
-	again := k.dirty() && !k.queued
+	again := k.waits()
 	t.tidy(name, k)
 	return again
 }
 
+// hold records that the key has a run of a former owner. No run begins until it is freed.
+func (t *keys) hold(name string) {
+	if k := t.all[name]; k != nil {
+		k.held = true
+	}
+}
+
+// free ends a hold, and returns whether the key must be added to the local queue.
+func (t *keys) free(name string) bool {
+	k := t.all[name]
+	if k == nil {
+		return false
+	}
+	k.held = false
+	again := k.waits() && !k.running
+	t.tidy(name, k)
+	return again
+}
+
+// recorded takes over the park record that etcd has, of the need with the revision parked.
+func (t *keys) recorded(name string, record, parked int64) {
+	if k := t.all[name]; k != nil {
+		k.record, k.parked = record, parked
+	}
+}
+
 // tidy drops a record that is not needed any more.
 func (t *keys) tidy(name string, k *key) {
-	if k.running || k.exists || k.queued || k.rev > k.covered {
+	if k.running || k.held || k.exists || k.queued || k.rev > k.covered {
 		return
 	}
 	if k.seen || t.mirror {

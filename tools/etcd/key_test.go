@@ -107,6 +107,42 @@ func TestForeignDeletionCancelsTheRun(t *testing.T) {
 	expect(t, "records left", len(k.all), 0)
 }
 
+func TestHeldKeyIsAddedWhenItIsFreed(t *testing.T) {
+	k := newKeys(false)
+	k.adds(k.changed("a", 5), "a")
+	k.begin("a")
+	k.hold("a")
+	expect(t, "needs an add", k.ended("a", false), false)
+	expect(t, "newer put", k.changed("a", 7), false)
+	_, ok := k.begin("a")
+	expect(t, "begin while it is held", ok, false)
+	expect(t, "add when it is freed", k.adds(k.free("a"), "a"), true)
+	rev, ok := k.begin("a")
+	expect(t, "begin", ok, true)
+	expect(t, "revision of the run", rev, int64(7))
+}
+
+func TestKeyThatIsFreedBeforeItsBeginEnded(t *testing.T) {
+	k := newKeys(false)
+	k.adds(k.changed("a", 5), "a")
+	k.begin("a")
+	k.hold("a")
+	expect(t, "add by the one", k.free("a"), false)
+	expect(t, "add by the other", k.ended("a", false), true)
+}
+
+func TestHeldKeyWhoseRunIsDoneNeedsNoRun(t *testing.T) {
+	k := newKeys(false)
+	k.adds(k.changed("a", 5), "a")
+	k.begin("a")
+	k.hold("a")
+	k.ended("a", false)
+	k.removed("a", 9)
+	expect(t, "records while it is held", len(k.all), 1)
+	expect(t, "needs an add", k.free("a"), false)
+	expect(t, "records left", len(k.all), 0)
+}
+
 func TestListingFindsALostDeletion(t *testing.T) {
 	k := newKeys(false)
 	k.adds(k.changed("a", 5), "a")

@@ -8,6 +8,8 @@ package main
 //	PREFIX/live/member/NAME  a member, under its lease
 //	PREFIX/live/owner/SHARD  the owner of a shard, under the lease of the member
 //	PREFIX/need/SHARD/KEY    the key needs a run. The revision is the generation
+//	PREFIX/run/SHARD/KEY     a run of the key, under the lease of the member that runs it. The
+//	                         create revision is the fence of the run
 //	PREFIX/parked/SHARD/KEY  the revision of a need that was given up, and the reason
 //
 // SHARD has four hexadecimal digits: the CRC-32 of the key, as in zlib, modulo the number of
@@ -47,6 +49,10 @@ func (l *layout) owner(shard int) string {
 func (l *layout) needs() string { return l.prefix + "need/" }
 func (l *layout) needsOf(shard int) string {
 	return fmt.Sprintf("%s%04x/", l.needs(), shard)
+}
+func (l *layout) runs() string { return l.prefix + "run/" }
+func (l *layout) runsOf(shard int) string {
+	return fmt.Sprintf("%s%04x/", l.runs(), shard)
 }
 func (l *layout) parks() string { return l.prefix + "parked/" }
 func (l *layout) parksOf(shard int) string {

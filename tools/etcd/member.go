@@ -14,13 +14,14 @@ package main
 //
 //	etcd does not answer            calls are repeated until the lease must be given up
 //	the lease can't be renewed      the workers are killed before it ends, and a session begins
-//	an owner key is not ours        the runs of the shard are killed
+//	an owner key is not ours        no run of the shard begins. Runs that go on keep their entries
 //	the member's key is deleted     the session ends, and a new one begins
 //	a listing or a watch fails      a new listing, see feed.go
 //	the local queue is full         a new listing, later
 //	a run fails                     the local queue delays the key, see run.go
-//	the member dies                 the kernel kills its workers. After the end of its lease
-//	                                other members list its shards
+//	the member dies                 the kernel kills its workers. After the end of its lease, which
+//	                                takes the entries of its runs along, other members list its
+//	                                shards
 //	the name has another member     the program ends, after the TTL of that member
 //	another version or layout       the program ends
 //
@@ -56,10 +57,8 @@ type shard struct {
 	fence   int64 // the create revision of our owner key
 	keys    keys
 	listing int64
-	runs    int
-	ctx     context.Context // of the runs
-	kill    context.CancelFunc
-	stop    context.CancelFunc // of the feed
+	ctx     context.Context // of this time that we own it
+	stop    context.CancelFunc
 
 	unowned time.Duration // since when no member owns it, or 0
 }
@@ -68,6 +67,8 @@ type session struct {
 	lease *lease
 	ctx   context.Context
 	end   context.CancelCauseFunc
+	work  context.Context // of the runs
+	kill  context.CancelFunc
 }
 
 type member struct {
@@ -80,10 +81,11 @@ type member struct {
 	stats  stats
 
 	mu      sync.Mutex
-	changed *sync.Cond // the state of a shard
+	changed *sync.Cond // the state of a shard, or runs is 0
 	session *session   // nil: no lease, so nothing is ours
 	leaving bool       // the program ends
 	synced  bool       // members and owners were listed
+	runs    int        // which go on, of all shards, also of those that were handed over
 	shards  []*shard
 	members map[string]bool
 	choice  []string      // the member that should own each shard; nil: the members changed
@@ -134,7 +136,9 @@ func (m *member) serve(ctx context.Context) error {
 	inner, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	m.mu.Lock()
-	m.session, m.synced = &session{l, inner, end}, false
+	in := &session{lease: l, ctx: inner, end: end}
+	in.work, in.kill = context.WithCancel(context.Background())
+	m.session, m.synced = in, false
 	m.mu.Unlock()
 	notify("READY=1\nSTATUS=member " + m.name + " of " + m.layout.prefix)
 
@@ -149,12 +153,13 @@ func (m *member) serve(ctx context.Context) error {
 
 	m.mu.Lock()
 	m.session = nil
+	in.kill()
 	for _, s := range m.shards {
 		m.fire(s, lost)
 	}
 	m.mu.Unlock()
 	end(nil)
-	m.waitFree()
+	m.waitIdle()
 	feeds.Wait()
 	if ctx.Err() == nil {
 		m.stats.sessionsLost.Add(1)
@@ -243,7 +248,7 @@ func (m *member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	m.client.Delete(ctx, m.layout.members()+m.name)
-	m.waitFree()
+	m.waitIdle()
 }
 
 func (m *member) isLeaving() bool {
@@ -252,13 +257,17 @@ func (m *member) isLeaving() bool {
 	return m.leaving
 }
 
-func (m *member) waitFree() {
+// waitIdle waits until no shard is ours, and no run goes on.
+func (m *member) waitIdle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.shards {
 		for s.state != free {
 			m.changed.Wait()
 		}
+	}
+	for m.runs > 0 {
+		m.changed.Wait()
 	}
 }
 
@@ -298,22 +307,13 @@ func (m *member) fire(s *shard, e shardEvent) {
 		go m.claim(m.session, s)
 	case doStart:
 		m.start(s)
-	case doDrain, doKill:
+	case doDrop:
 		m.stopFeed(s)
-		if do == doKill {
-			s.kill()
-			m.stats.shardsLost.Add(1)
-		}
-		m.ifIdle(s)
+		m.stats.shardsLost.Add(1)
 	case doRelease:
+		m.stopFeed(s)
 		m.stats.handOvers.Add(1)
 		go m.release(m.session, s)
-	}
-}
-
-func (m *member) ifIdle(s *shard) {
-	if s.runs == 0 {
-		m.fire(s, idle)
 	}
 }
 
@@ -360,7 +360,8 @@ func (m *member) createOwner(in *session, n int) int64 {
 	return 0
 }
 
-// release deletes the owner key. If etcd does not answer, the lease ends and takes the key along.
+// release deletes the owner key, while runs of the shard go on: their entries stay. If etcd does
+// not answer, the lease ends and takes the key along.
 func (m *member) release(in *session, s *shard) {
 	for in != nil && in.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(in.ctx, callLimit)
@@ -378,7 +379,7 @@ func (m *member) release(in *session, s *shard) {
 	m.reconcile()
 }
 
-// owns is the fence: it holds while the shard has the owner that created its key at this revision.
+// owns holds while the shard has the owner that created its key at this revision.
 func (m *member) owns(n int, fence int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(m.layout.owner(n)), "=", fence)
 }
@@ -386,9 +387,7 @@ func (m *member) owns(n int, fence int64) clientv3.Cmp {
 // start lists and watches the needs of a shard that is ours now.
 func (m *member) start(s *shard) {
 	s.keys = keys{mirror: m.layout.Mirror != "", all: map[string]*key{}}
-	s.ctx, s.kill = context.WithCancel(context.Background())
-	ctx, stop := context.WithCancel(m.session.ctx)
-	s.stop = stop
+	s.ctx, s.stop = context.WithCancel(m.session.ctx)
 	if s.keys.mirror {
 		select {
 		case m.objects <- struct{}{}:
@@ -396,8 +395,8 @@ func (m *member) start(s *shard) {
 		}
 		return
 	}
-	m.follow(ctx, nil, feed{prefix: m.layout.needsOf(s.n),
-		sink: &needSink{m: m, s: s, fence: s.fence}})
+	m.follow(s.ctx, nil, feed{prefix: m.layout.needsOf(s.n),
+		sink: &needSink{m: m, s: s, fence: s.fence, ctx: s.ctx}})
 }
 
 // stopFeed ends the adds of a shard, and cancels the runs that did not begin. The needs are in
@@ -424,6 +423,27 @@ func (m *member) add(s *shard, name string) error {
 	}
 	log.Print(err)
 	return err
+}
+
+// await waits until the entry of a former owner's run is deleted after a revision, and adds the key
+// again. If the watch ends for another reason, the next begin finds the entry, and waits again.
+func (m *member) await(ctx context.Context, s *shard, name string, rev int64) {
+	m.stats.held.Add(1)
+	defer m.stats.held.Add(-1)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	<-m.client.Watch(ctx, m.layout.runsOf(s.n)+name, clientv3.WithRev(rev+1),
+		clientv3.WithFilterPut())
+	for !m.tryFree(ctx, s, name) {
+		sleep(ctx, time.Second)
+	}
+}
+
+// tryFree returns false if the local queue has no room for the key.
+func (m *member) tryFree(ctx context.Context, s *shard, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return ctx.Err() != nil || !s.keys.free(name) || m.add(s, name) == nil
 }
 
 // --- members and owners -------------------------------------------------------------------
@@ -521,7 +541,8 @@ type needSink struct {
 	m     *member
 	s     *shard
 	fence int64
-	parks map[string]int64
+	ctx   context.Context
+	parks map[string]park
 }
 
 func (n *needSink) ours() bool { return n.s.state == owned && n.s.fence == n.fence }
@@ -530,11 +551,11 @@ func (n *needSink) name(etcdKey string) string {
 	return strings.TrimPrefix(etcdKey, n.m.layout.needsOf(n.s.n))
 }
 
-// listBegins reads the keys that were given up, before their needs. While the shard is ours, no
-// other member gives up its keys, so the first listing needs them alone.
+// listBegins reads the keys that were given up, before their needs. While the shard is ours, a
+// former owner gives up at most the keys that it still runs. The begin of a run finds those.
 func (n *needSink) listBegins() {
 	if n.parks == nil {
-		n.parks = n.m.readParks(n.s)
+		n.parks = n.m.readParks(n.ctx, n.s)
 	}
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
@@ -575,15 +596,16 @@ func (n *needSink) listEnds(rev int64) error {
 }
 
 // take records a key that exists, and adds it if it needs a run.
-func (m *member) take(s *shard, name string, rev int64, listed bool, parked int64) error {
+func (m *member) take(s *shard, name string, rev int64, listed bool, given park) error {
 	if err := checkKey(name); err != nil {
 		m.stats.badKeys.Add(1)
 		return nil // no local queue takes it
 	}
 	add := s.keys.changed(name, rev)
 	k := s.keys.all[name]
-	if parked != 0 && parked == k.rev {
-		k.parked, add = parked, false
+	if given.record > k.record {
+		s.keys.recorded(name, given.record, given.Need)
+		add = k.waits()
 	}
 	if listed {
 		k.listed = s.listing
@@ -624,18 +646,18 @@ func (m *member) dropUnlisted(s *shard, rev int64) error {
 	return nil
 }
 
-// readParks returns the revisions of the needs of a shard that were given up.
-func (m *member) readParks(s *shard) map[string]int64 {
-	found := map[string]int64{}
+// readParks returns the keys of a shard that were given up.
+func (m *member) readParks(ctx context.Context, s *shard) map[string]park {
+	found := map[string]park{}
 	from := m.layout.parksOf(s.n)
-	ctx, cancel := context.WithTimeout(s.ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := m.client.Get(ctx, from, clientv3.WithPrefix())
 	if err != nil {
 		return nil // the listing that follows fails as well, and is repeated
 	}
 	for _, kv := range r.Kvs {
-		found[strings.TrimPrefix(string(kv.Key), from)] = parkOf(kv.Value).Need
+		found[strings.TrimPrefix(string(kv.Key), from)] = parkOf(kv)
 	}
 	return found
 }
@@ -671,7 +693,7 @@ func (o *mirrorSink) put(kv *mvccpb.KeyValue, listed bool) error {
 	if s == nil {
 		return nil
 	}
-	return o.m().take(s, name, kv.ModRevision, listed, 0)
+	return o.m().take(s, name, kv.ModRevision, listed, park{})
 }
 
 func (o *mirrorSink) deleted(etcdKey string, rev int64) error {

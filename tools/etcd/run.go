@@ -4,18 +4,31 @@ package main
 
 // One run of a key: from the local queue to the worker, and its end in etcd.
 //
-// A run begins if the lease is valid, the shard is owned and the key is dirty. Its end is one
-// transaction, which compares the owner key (the fence) and the need's revision with which the run
-// began. If the need is newer, it stays, and the key runs once more. If the owner key differs, the
-// shard was lost, and nothing is written.
+// A run begins if the lease is valid, the shard is owned and the key is dirty, by a transaction that
+// creates the entry of the run. It compares
+//
+//	the owner key       the shard is still ours
+//	the run's entry     it does not exist, so no former owner runs the key
+//	the need            it has the revision that the run covers
+//	the park record     this need was not given up, as far as is known here
+//
+// The entry belongs to the lease of the member. Its create revision is the fence of the run: it
+// grows with each run of the key. From here on the run needs no owner key, so it goes on if the
+// shard is handed over. Its end is one transaction, which compares the entry, deletes it, and does
+// what follows if the need has the revision with which the run began. If the need is newer, it
+// stays, and the key runs once more.
 //
 //	the worker succeeds    the need and its park record are deleted
-//	the worker fails       the local queue retries the key after its limiter's delay; beyond
-//	                       max-retries the change is parked
+//	the worker fails       nothing more. The local queue retries the key after its limiter's delay;
+//	                       beyond max-retries the change is parked
 //	the worker gives up    a park record is written: the revision of the need, and the reason.
 //	                       The next owner does not run the key either, until a newer add
-//	etcd does not answer   the call is repeated until the shard is lost
-//	the shard was lost     the outcome is ignored: the new owner runs the key
+//	etcd does not answer   the call is repeated until the session ends
+//	the session ended      the outcome is ignored: the new owner runs the key
+//
+// An answer can be lost, so that a transaction takes place twice, or much later. A late begin finds
+// another need or another park record. If the run before it failed, or in mirror mode, it can
+// succeed. Then the next run of the key on this member takes the entry as its own.
 
 import (
 	"context"
@@ -25,6 +38,7 @@ import (
 	"log"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"wq.example/wq"
 )
@@ -32,12 +46,21 @@ import (
 // A run is what a worker gets.
 type run struct {
 	key   string
-	owner string // the owner key in etcd
+	runs  string // the entry of the run in etcd is runs + key
 	fence int64  // its create revision
 	need  int64  // the change that the run began with
 
-	s   *shard
-	ctx context.Context // ends when the worker must be killed
+	s     *shard
+	in    *session
+	owner int64           // the create revision of the owner key
+	ctx   context.Context // ends when the worker must be killed
+}
+
+// identity of a run, as the value of its entry.
+type entry struct {
+	Member string
+	Need   int64
+	Began  int64 // ms since 1970
 }
 
 // A worker runs a key, and returns nil or one of the errors below.
@@ -61,17 +84,28 @@ func isParked(err error) bool {
 type park struct {
 	Need   int64
 	Reason string
+
+	record int64 // its revision
 }
 
-func parkOf(value []byte) park {
+func parkOf(kv *mvccpb.KeyValue) park {
 	var p park
-	if err := json.Unmarshal(value, &p); err != nil {
-		return park{} // another program's, so it parks nothing
+	if err := json.Unmarshal(kv.Value, &p); err != nil {
+		p = park{} // another program's, so it parks nothing
 	}
+	p.record = kv.ModRevision
 	return p
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+func encode(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // numbers and strings
+	}
+	return string(text)
+}
 
 // begin returns nil if the key must not run here and now.
 func (m *member) begin(name string) *run {
@@ -86,8 +120,96 @@ func (m *member) begin(name string) *run {
 	if !ok {
 		return nil
 	}
-	s.runs++
-	return &run{key: name, owner: m.layout.owner(n), fence: s.fence, need: need, s: s, ctx: s.ctx}
+	m.runs++
+	return &run{key: name, runs: m.layout.runsOf(n), need: need, s: s, in: m.session,
+		owner: s.fence, ctx: m.session.work}
+}
+
+// ours reports that the shard has not been handed over since the run began. It is called with the
+// lock held, and without it the state of the key is that of another owner.
+func (m *member) ours(r *run) bool {
+	return r.s.state == owned && r.s.fence == r.owner && m.session == r.in
+}
+
+// enter creates the entry of the run, and returns false if the run must not begin.
+func (m *member) enter(r *run) bool {
+	value := encode(entry{m.name, r.need, time.Now().UnixMilli()})
+	for {
+		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
+		reply, err := m.client.Txn(ctx).If(m.mayBegin(r)...).
+			Then(clientv3.OpPut(r.entry(), value, clientv3.WithLease(r.in.lease.id))).
+			Else(clientv3.OpGet(m.layout.owner(r.s.n)), clientv3.OpGet(r.entry()),
+				clientv3.OpGet(m.needOf(r)), clientv3.OpGet(m.parkOf(r))).Commit()
+		cancel()
+		switch {
+		case err != nil:
+			if !sleep(r.ctx, 100*time.Millisecond) {
+				return false
+			}
+		case reply.Succeeded:
+			r.fence = reply.Header.Revision
+			return r.in.lease.valid()
+		case !m.refused(r, reply):
+			return r.fence != 0 && r.in.lease.valid()
+		}
+	}
+}
+
+func (r *run) entry() string { return r.runs + r.key }
+
+func (m *member) mayBegin(r *run) []clientv3.Cmp {
+	when := []clientv3.Cmp{m.owns(r.s.n, r.owner),
+		clientv3.Compare(clientv3.CreateRevision(r.entry()), "=", 0)}
+	if m.layout.Mirror != "" {
+		return when // a deleted object is a change, too
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	record := int64(0)
+	if k := r.s.keys.all[r.key]; k != nil && m.ours(r) {
+		record = k.record
+	}
+	return append(when, clientv3.Compare(clientv3.ModRevision(m.needOf(r)), "=", r.need),
+		clientv3.Compare(clientv3.ModRevision(m.parkOf(r)), "=", record))
+}
+
+// refused is the end of a transaction that did not create the entry. It returns true if the begin
+// must be tried again, with what etcd has of the key. r.fence is set if a try before this one has
+// created the entry: the local queue hands out a key to one run at a time, so an entry of this lease
+// is that of this run.
+func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
+	get := func(i int) *mvccpb.KeyValue {
+		if kvs := reply.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+			return kvs[0]
+		}
+		return &mvccpb.KeyValue{}
+	}
+	owner, entry, need, given := get(0), get(1), get(2), get(3)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if clientv3.LeaseID(entry.Lease) == r.in.lease.id {
+		r.fence = entry.CreateRevision
+		return false
+	}
+	if !m.ours(r) {
+		return false
+	}
+	rev, keys := reply.Header.Revision, &r.s.keys
+	switch {
+	case owner.CreateRevision != r.owner:
+		m.fire(r.s, lost)
+	case entry.CreateRevision != 0:
+		keys.hold(r.key)
+		go m.await(r.s.ctx, r.s, r.key, rev)
+	case need.ModRevision == 0:
+		keys.removed(r.key, rev)
+	default:
+		keys.changed(r.key, need.ModRevision)
+		keys.recorded(r.key, given.ModRevision, parkOf(given).Need)
+		r.need = need.ModRevision
+		return keys.all[r.key].parked != r.need
+	}
+	return false
 }
 
 // handle is the function of the local queue's Run. Its result ends the run there.
@@ -96,26 +218,31 @@ func (m *member) handle(_ context.Context, it wq.Item) error {
 	if r == nil {
 		return nil
 	}
+	if !m.enter(r) {
+		return m.leaveRun(r, nil)
+	}
 	began := time.Now()
 	err := m.worker.work(r)
 	m.stats.ran(time.Since(began), err)
-	err = m.settle(r, err)
+	return m.leaveRun(r, m.settle(r, err))
+}
 
+// leaveRun returns the outcome of a run for the local queue.
+func (m *member) leaveRun(r *run, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	again := r.s.keys.ended(r.key, err != nil && !isParked(err))
-	switch {
-	case r.s.state != owned:
-		err = nil // the new owner runs the key
-	case again:
-		// The local queue has the key in processing, and so it has room for it.
-		err = nil
-		if m.add(r.s, r.key) != nil {
-			err = wq.RetryIn(time.Second)
-		}
+	m.runs--
+	m.changed.Broadcast()
+	if !m.ours(r) {
+		return nil // the new owner runs the key
 	}
-	r.s.runs--
-	m.ifIdle(r.s)
+	if r.s.keys.ended(r.key, err != nil && !isParked(err)) {
+		// The local queue has the key in processing, and so it has room for it.
+		if m.add(r.s, r.key) != nil {
+			return wq.RetryIn(time.Second)
+		}
+		return nil
+	}
 	return err
 }
 
@@ -127,76 +254,74 @@ func (m *member) settle(r *run, err error) error {
 	case r.ctx.Err() != nil:
 		return nil
 	case err == nil:
-		return m.done(r)
+		m.done(r)
+		return nil
 	case errors.As(err, &later):
+		m.end(r, nil)
 		return wq.RetryIn(later.delay)
 	case errors.As(err, &up):
 		return m.giveUp(r, up.reason)
 	}
-	m.mu.Lock()
-	fails := r.s.keys.fail(r.key)
-	m.mu.Unlock()
-	if m.opt.maxRetries > 0 && fails > m.opt.maxRetries {
+	if m.failedTooOften(r) {
 		return m.giveUp(r, err.Error())
 	}
+	m.end(r, nil)
 	return err
 }
 
-func (m *member) done(r *run) error {
-	if m.layout.Mirror != "" {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		r.s.keys.covers(r.key, r.need, 0)
-		return nil
-	}
+func (m *member) failedTooOften(r *run) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ours(r) && r.s.keys.fail(r.key) > m.opt.maxRetries && m.opt.maxRetries > 0
+}
+
+func (m *member) done(r *run) {
 	m.end(r, func(rev int64) { r.s.keys.covers(r.key, r.need, rev) },
 		clientv3.OpDelete(m.needOf(r)), clientv3.OpDelete(m.parkOf(r)))
-	return nil
 }
 
 func (m *member) giveUp(r *run, reason string) error {
 	log.Printf("key %q: given up: %s", r.key, shown(reason))
 	m.stats.parked.Add(1)
-	if m.layout.Mirror != "" {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		r.s.keys.park(r.key, r.need)
-		return wq.GiveUpOn(parkErr{reason})
-	}
-	text, err := json.Marshal(park{r.need, reason})
-	if err != nil {
-		panic(err) // a number and a string
-	}
 	// If the need is newer, the key is not parked, and runs again.
 	var outcome error
-	m.end(r, func(int64) {
+	m.end(r, func(rev int64) {
 		r.s.keys.park(r.key, r.need)
+		r.s.keys.recorded(r.key, rev, r.need)
 		outcome = wq.GiveUpOn(parkErr{reason})
-	}, clientv3.OpPut(m.parkOf(r), string(text)))
+	}, clientv3.OpPut(m.parkOf(r), encode(park{Need: r.need, Reason: reason})))
 	return outcome
 }
 
 func (m *member) needOf(r *run) string { return m.layout.needsOf(r.s.n) + r.key }
 func (m *member) parkOf(r *run) string { return m.layout.parksOf(r.s.n) + r.key }
 
-// end makes the transaction at the end of a run. It calls settled with the lock held if the
-// transaction took place.
+// end makes the transaction at the end of a run: the entry of the run is deleted, and if the need is
+// that of the run, the operations follow. settled is called for these with the revision and with the
+// lock held, unless the shard has another owner by now. In mirror mode the revision is 0, as nothing
+// but the entry changes. Without settled the need does not matter.
 func (m *member) end(r *run, settled func(rev int64), then ...clientv3.Op) {
-	need := m.needOf(r)
+	need, ours := m.needOf(r), clientv3.Compare(clientv3.CreateRevision(r.entry()), "=", r.fence)
+	ops := []clientv3.Op{clientv3.OpDelete(r.entry())}
+	mirror := m.layout.Mirror != ""
+	if settled != nil && !mirror {
+		same := clientv3.Compare(clientv3.ModRevision(need), "=", r.need)
+		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{same}, then,
+			[]clientv3.Op{clientv3.OpGet(need)}))
+	}
 	for {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
-		reply, err := m.client.Txn(ctx).
-			If(m.owns(r.s.n, r.fence), clientv3.Compare(clientv3.ModRevision(need), "=", r.need)).
-			Then(then...).
-			Else(clientv3.OpGet(m.layout.owner(r.s.n)), clientv3.OpGet(need)).Commit()
+		reply, err := m.client.Txn(ctx).If(ours).Then(ops...).Else(clientv3.OpGet(need)).Commit()
 		cancel()
 		if err == nil {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if reply.Succeeded {
-				settled(reply.Header.Revision)
-			} else {
-				m.differs(r, reply)
+			switch {
+			case settled == nil || !m.ours(r):
+			case mirror:
+				settled(0)
+			default:
+				m.ended(r, reply, settled)
 			}
 			return
 		}
@@ -206,20 +331,23 @@ func (m *member) end(r *run, settled func(rev int64), then ...clientv3.Op) {
 	}
 }
 
-// differs is the end of a run whose transaction found another owner or another need.
-func (m *member) differs(r *run, reply *clientv3.TxnResponse) {
-	owner := reply.Responses[0].GetResponseRange().Kvs
-	need := reply.Responses[1].GetResponseRange().Kvs
-	switch {
-	case len(owner) == 0 || owner[0].CreateRevision != r.fence:
-		if r.s.fence == r.fence {
-			m.fire(r.s, lost)
+// ended compares the need that the transaction has found. If the entry was deleted before, a try
+// whose answer was lost has made the transaction, or another program has deleted the entry.
+func (m *member) ended(r *run, reply *clientv3.TxnResponse, settled func(rev int64)) {
+	rev := reply.Header.Revision
+	found := reply.Responses[0].GetResponseRange()
+	if reply.Succeeded {
+		inner := reply.Responses[1].GetResponseTxn()
+		if inner.Succeeded {
+			settled(rev)
+			return
 		}
-	case len(need) == 0:
-		// A try before this one has deleted it, or another program has.
-		r.s.keys.covers(r.key, r.need, reply.Header.Revision)
-	default:
-		// An add during the run.
-		r.s.keys.changed(r.key, need[0].ModRevision)
+		found = inner.Responses[0].GetResponseRange()
 	}
+	if len(found.Kvs) == 0 {
+		r.s.keys.covers(r.key, r.need, rev)
+		return
+	}
+	// A newer need is an add during the run.
+	r.s.keys.changed(r.key, found.Kvs[0].ModRevision)
 }

@@ -4,17 +4,16 @@ package main
 
 // The state machine of a shard, as one member sees it. It knows no etcd and no clock.
 //
-//	free --wanted--> claiming --claimed--> owned --unwanted--> leaving --idle--> releasing
-//	  ^                 |                    |                    |                  |
-//	  +----refused------+                    +-------lost---------+                  |
-//	  |                                                |                             |
-//	  +----------------------idle------------------- dying                           |
-//	  +----------------------------------released------------------------------------+
+//	free --wanted--> claiming --claimed--> owned --unwanted--> releasing
+//	 ^ ^                |                    |                     |
+//	 | +----refused-----+                    |                     |
+//	 +---------------------------lost--------+                     |
+//	 +-----------------------------------------------released------+
 //
-// owned is the only state in which runs begin. leaving lets them end, dying kills them. So a shard
-// is handed over after its runs have ended. If the lease of the member ends early, or another
-// program deletes the owner key, the shard is lost: the runs are killed, and nothing is released,
-// because the owner key belongs to another member by then.
+// owned is the only state in which runs begin. A shard is handed over, or lost, while its runs go
+// on: each run has an entry of its own in etcd, and the new owner begins no run of such a key. If
+// another program deletes the owner key, the shard is lost, and nothing is released, because the
+// owner key can belong to another member by then.
 
 type shardState int
 
@@ -22,13 +21,11 @@ const (
 	free shardState = iota
 	claiming
 	owned
-	leaving
 	releasing
-	dying
 	shardStates
 )
 
-var stateNames = [shardStates]string{"free", "claiming", "owned", "leaving", "releasing", "dying"}
+var stateNames = [shardStates]string{"free", "claiming", "owned", "releasing"}
 
 func (s shardState) String() string { return stateNames[s] }
 
@@ -39,7 +36,6 @@ const (
 	unwanted                   // another member should own it
 	claimed                    // the owner key was created
 	refused                    // another member created it first, or etcd did not answer
-	idle                       // no run is in progress
 	released                   // the owner key was deleted, or it is not known
 	lost                       // the lease ended, or the owner key is not ours any more
 )
@@ -50,9 +46,8 @@ const (
 	nothing   shardAction = iota
 	doClaim               // create the owner key
 	doStart               // list and watch the needs
-	doDrain               // stop the watch and cancel pending runs
-	doRelease             // delete the owner key
-	doKill                // doDrain, and kill the runs
+	doRelease             // stop the watch, cancel pending runs, and delete the owner key
+	doDrop                // stop the watch, and cancel pending runs
 )
 
 type transition struct {
@@ -67,12 +62,9 @@ var transitions = map[transition]struct {
 	{free, wanted}:        {claiming, doClaim},
 	{claiming, claimed}:   {owned, doStart},
 	{claiming, refused}:   {free, nothing},
-	{owned, unwanted}:     {leaving, doDrain},
-	{owned, lost}:         {dying, doKill},
-	{leaving, idle}:       {releasing, doRelease},
-	{leaving, lost}:       {dying, doKill},
+	{owned, unwanted}:     {releasing, doRelease},
+	{owned, lost}:         {free, doDrop},
 	{releasing, released}: {free, nothing},
-	{dying, idle}:         {free, nothing},
 }
 
 // next returns the state after an event. An event that the state does not expect changes nothing:

@@ -9,35 +9,27 @@ import (
 )
 
 // A walk over all events: at each moment the actions so far must be in the only allowed order.
-func TestShardIsReleasedOnlyAfterItsRunsEnded(t *testing.T) {
+func TestShardIsReleasedOnceAfterItWasClaimed(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
-	state, started, drained := free, false, false
+	state, ours := free, false // ours: it was started, and neither released nor dropped
 	for i := 0; i < 100000; i++ {
 		e := shardEvent(r.Intn(int(lost) + 1))
 		was := state
 		var do shardAction
 		state, do = state.next(e)
 		switch do {
-		case doClaim:
-			if started {
-				t.Fatalf("claimed twice: %v in %v", e, was)
+		case doClaim, doStart:
+			if ours {
+				t.Fatalf("began twice: %v in %v", e, was)
 			}
-		case doStart:
-			started, drained = true, false
-		case doDrain, doKill:
-			if !started {
-				t.Fatalf("ended before it started: %v in %v", e, was)
+			ours = do == doStart
+		case doRelease, doDrop:
+			if !ours {
+				t.Fatalf("ended before it began: %v in %v", e, was)
 			}
-			drained = true
-		case doRelease:
-			if !drained || e != idle {
-				t.Fatalf("released before its runs ended: %v in %v", e, was)
-			}
+			ours = false
 		}
-		if state == free {
-			started = false
-		}
-		if (state == owned) != (started && !drained && state != releasing && state != dying) {
+		if (state == owned) != ours {
 			t.Fatalf("runs can begin in %v: %v in %v", state, e, was)
 		}
 	}
@@ -46,7 +38,7 @@ func TestShardIsReleasedOnlyAfterItsRunsEnded(t *testing.T) {
 func TestEveryShardStateCanBecomeFree(t *testing.T) {
 	for s := free; s < shardStates; s++ {
 		at := s
-		for _, e := range []shardEvent{refused, unwanted, idle, released} {
+		for _, e := range []shardEvent{refused, unwanted, released} {
 			at, _ = at.next(e)
 		}
 		if at != free {
@@ -55,15 +47,16 @@ func TestEveryShardStateCanBecomeFree(t *testing.T) {
 	}
 }
 
+func TestShardIsReleasedWhileItsRunsGoOn(t *testing.T) {
+	if at, do := owned.next(unwanted); at != releasing || do != doRelease {
+		t.Errorf("expected the release, got %v and %d", at, do)
+	}
+}
+
 func TestLostShardIsNeverReleased(t *testing.T) {
-	for _, s := range []shardState{owned, leaving} {
-		at, do := s.next(lost)
-		if at != dying || do != doKill {
-			t.Errorf("%v: expected dying and a kill, got %v and %d", s, at, do)
-		}
-		if at, do = at.next(idle); at != free || do != nothing {
-			t.Errorf("dying: expected free and no release, got %v and %d", at, do)
-		}
+	at, do := owned.next(lost)
+	if at != free || do != doDrop {
+		t.Errorf("expected free and no release, got %v and %d", at, do)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 type stats struct {
 	renewals, sessionsLost, shardsLost, handOvers atomic.Int64
 	runs, failed, parked, forwarded, badKeys      atomic.Int64
-	workNs, lagNs, lagCount                       atomic.Int64
+	workNs, lagNs, lagCount, held                 atomic.Int64
 
 	mu      sync.Mutex
 	relists map[string]int64
@@ -125,6 +125,8 @@ func (m *member) writeMetrics(ctx context.Context, w io.Writer) {
 		fmt.Fprintf(w, "wq_etcd_shards{state=%q} %d\n", shardState(state), n)
 	}
 	one("gauge", "keys", "Keys of the shards that this member owns.", held)
+	one("gauge", "held_keys", "Keys of these shards that a former owner still runs.",
+		m.stats.held.Load())
 	one("gauge", "shards_without_owner", "Shards of the queue that no member owns.", len(unowned))
 	one("gauge", "shard_without_owner_seconds", "The longest time that one of them has had no owner.",
 		since.Seconds())
@@ -142,7 +144,8 @@ func (m *member) writeMetrics(ctx context.Context, w io.Writer) {
 	one("counter", "bad_keys_total", "Keys in etcd that are too long for a queue.", s.badKeys.Load())
 	one("counter", "hand_overs_total", "Shards that were released to another member.",
 		s.handOvers.Load())
-	one("counter", "shards_lost_total", "Shards whose runs were killed.", s.shardsLost.Load())
+	one("counter", "shards_lost_total", "Shards that were lost with the lease or the owner key.",
+		s.shardsLost.Load())
 	one("counter", "sessions_lost_total", "Leases that could not be renewed.", s.sessionsLost.Load())
 	one("counter", "renewals_total", "Renewals of the lease.", s.renewals.Load())
 	one("counter", "lag_seconds_sum", "Time from adds to the local queue, by the clocks of both.",

@@ -148,7 +148,7 @@ func (v *view) showKey(ctx context.Context, client *clientv3.Client, name string
 	if len(need.Kvs) > 0 {
 		state = fmt.Sprintf("needs a run since revision %d", need.Kvs[0].ModRevision)
 		if len(given.Kvs) > 0 {
-			if p := parkOf(given.Kvs[0].Value); p.Need == need.Kvs[0].ModRevision {
+			if p := parkOf(given.Kvs[0]); p.Need == need.Kvs[0].ModRevision {
 				state = fmt.Sprintf("parked: %s. An add runs it again", shown(p.Reason))
 			}
 		}

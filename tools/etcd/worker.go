@@ -4,17 +4,18 @@ package main
 
 // Workers: a command for each key, or processes that run one key after the other.
 //
-// A worker gets the fence, so that it can compare the owner key's create revision in the
-// transactions by which it writes to etcd, or store the number with what it writes elsewhere.
+// A worker gets the fence of its run, so that it can compare the create revision of the run's entry
+// in the transactions by which it writes to etcd, or store it with what it writes elsewhere.
 //
 //	a command   {} is replaced by the key; without {} the key is the last argument. The
-//	            environment has WQ_KEY, WQ_OWNER (the owner key), WQ_FENCE (its create revision)
-//	            and WQ_NEED (the revision of the change). Exit status 0: done.
-//	a stream    standard input has a request for each key: "NEED FENCE OWNER KEY", ended by NUL.
+//	            environment has WQ_KEY, WQ_RUN (the entry of the run), WQ_FENCE (its create
+//	            revision) and WQ_NEED (the revision of the change). Exit status 0: done.
+//	a stream    standard input has a request for each key: "NEED FENCE RUNS KEY", ended by NUL.
+//	            The entry of the run is RUNS and KEY without the blank.
 //	            Standard output has a line for each: "done", "retry REASON", "after SECONDS"
 //	            or "give-up REASON".
 //
-// A worker is a process group. It gets SIGKILL when its shard is lost, and the worker's first
+// A worker is a process group. It gets SIGKILL when the session ends, and the worker's first
 // process also if this program dies. Processes that it left behind then need the unit's cgroup.
 
 import (
@@ -76,7 +77,7 @@ func (w *commandWorker) work(r *run) error {
 	last := &lastLine{to: os.Stderr}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, last
-	cmd.Env = append(os.Environ(), "WQ_KEY="+r.key, "WQ_OWNER="+r.owner,
+	cmd.Env = append(os.Environ(), "WQ_KEY="+r.key, "WQ_RUN="+r.entry(),
 		fmt.Sprintf("WQ_FENCE=%d", r.fence), fmt.Sprintf("WQ_NEED=%d", r.need))
 	if err := start(cmd); err != nil {
 		return err
@@ -173,7 +174,7 @@ func (w *streamWorker) start() (*process, error) {
 // ask sends a request and waits for the reply. The end of the run's context kills the process.
 func (p *process) ask(r *run) (string, error) {
 	defer context.AfterFunc(r.ctx, func() { killGroup(p.cmd) })()
-	if _, err := fmt.Fprintf(p.in, "%d %d %s %s\x00", r.need, r.fence, r.owner, r.key); err != nil {
+	if _, err := fmt.Fprintf(p.in, "%d %d %s %s\x00", r.need, r.fence, r.runs, r.key); err != nil {
 		return "", err
 	}
 	reply, err := p.out.ReadString('\n')

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+package main
+
+// Members in one process, with an etcd and local queues in memory: hand-overs at random, with long
+// and short runs. tests/etcd/run sets WQ_ETCD_SERVER to the program of etcd.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"wq.example/wq"
+)
+
+// A memQueue is the part of a local queue that a member uses: a key is handed out to one run at a
+// time.
+type memQueue struct {
+	mu                        sync.Mutex
+	changed                   *sync.Cond
+	ready                     []string
+	queued, dirty, processing map[string]bool
+	paused, closed            bool
+}
+
+func newMemQueue() *memQueue {
+	q := &memQueue{queued: map[string]bool{}, dirty: map[string]bool{},
+		processing: map[string]bool{}}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+func (q *memQueue) Add(key string) (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.processing[key]:
+		q.dirty[key] = true
+	case !q.queued[key]:
+		q.queued[key] = true
+		q.ready = append(q.ready, key)
+		q.changed.Broadcast()
+	}
+	return true, nil
+}
+
+func (q *memQueue) AddAfter(key string, d time.Duration) (bool, error) {
+	time.AfterFunc(d, func() { q.Add(key) })
+	return true, nil
+}
+
+func (q *memQueue) Cancel(key string) (wq.State, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.queued, key)
+	delete(q.dirty, key)
+	return 0, nil
+}
+
+func (q *memQueue) Query(key string) (wq.KeyInfo, error) {
+	return wq.KeyInfo{State: wq.Ready}, nil
+}
+
+func (q *memQueue) Pause(wq.Pause, time.Duration) error { return q.set(func() { q.paused = true }) }
+func (q *memQueue) Resume(wq.Pause) error               { return q.set(func() { q.paused = false }) }
+func (q *memQueue) close() error                        { return q.set(func() { q.closed = true }) }
+
+func (q *memQueue) set(f func()) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f()
+	q.changed.Broadcast()
+	return nil
+}
+
+// get returns false after close.
+func (q *memQueue) get() (string, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		for !q.closed && (q.paused || len(q.ready) == 0) {
+			q.changed.Wait()
+		}
+		if q.closed {
+			return "", false
+		}
+		key := q.ready[0]
+		q.ready = q.ready[1:]
+		if q.queued[key] {
+			delete(q.queued, key)
+			q.processing[key] = true
+			return key, true
+		}
+	}
+}
+
+func (q *memQueue) done(key string, again bool) {
+	q.mu.Lock()
+	delete(q.processing, key)
+	again = again || q.dirty[key]
+	delete(q.dirty, key)
+	q.mu.Unlock()
+	if again {
+		q.Add(key)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// startEtcd returns a client of a server that ends with the test.
+func startEtcd(t *testing.T) *clientv3.Client {
+	server := os.Getenv("WQ_ETCD_SERVER")
+	if server == "" {
+		t.Skip("WQ_ETCD_SERVER names no etcd")
+	}
+	at, peer := freeAddress(t), freeAddress(t)
+	cmd := exec.Command(server, "--data-dir", t.TempDir(), "--listen-client-urls", at,
+		"--advertise-client-urls", at, "--listen-peer-urls", peer,
+		"--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--log-level", "error", "--unsafe-no-fsync")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at}, DialTimeout: time.Minute,
+		Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// A witness is the worker of all members, and looks for broken promises.
+type witness struct {
+	mu      sync.Mutex
+	running map[string]string // the member, by key
+	fences  map[string]int64
+	begun   map[string]time.Time // of the newest complete run
+	faults  []string
+	runs    int
+	overlap int
+}
+
+type witnessOf struct {
+	*witness
+	member string
+}
+
+func (w witnessOf) work(r *run) error {
+	w.mu.Lock()
+	if other := w.running[r.key]; other != "" {
+		w.faults = append(w.faults, fmt.Sprintf("%s and %s run %s at once", other, w.member, r.key))
+	}
+	if r.fence <= w.fences[r.key] {
+		w.faults = append(w.faults, fmt.Sprintf("%s runs %s with the fence %d after %d", w.member,
+			r.key, r.fence, w.fences[r.key]))
+	}
+	w.running[r.key], w.fences[r.key] = w.member, r.fence
+	w.runs++
+	began := time.Now()
+	w.mu.Unlock()
+	last := time.Duration(rand.Intn(5)) * time.Millisecond
+	if r.key[0] == 's' {
+		last = slowRun
+	}
+	killed := !sleep(r.ctx, last)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, r.key)
+	switch {
+	case killed:
+		return r.ctx.Err()
+	case rand.Intn(10) == 0:
+		return errors.New("a random failure")
+	case rand.Intn(20) == 0:
+		return afterErr{10 * time.Millisecond}
+	}
+	w.begun[r.key] = began
+	return nil
+}
+
+const slowRun = 4 * time.Second
+
+// A living is a member that runs.
+type living struct {
+	*member
+	queue *memQueue
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+func join(t *testing.T, client *clientv3.Client, w *witness, name string) *living {
+	opt := options{member: name, ttl: 3 * time.Second, margin: time.Second, relist: 5 * time.Second,
+		jobs: 6}
+	l := &living{member: newMember(opt, layout{prefix: "/wq/q/", Shards: 4}, client),
+		queue: newMemQueue(), ended: make(chan struct{})}
+	l.member.queue, l.worker = l.queue, witnessOf{w, name}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	var jobs sync.WaitGroup
+	for i := 0; i < opt.jobs; i++ {
+		jobs.Add(1)
+		go func() {
+			defer jobs.Done()
+			for {
+				key, ok := l.queue.get()
+				if !ok {
+					return
+				}
+				l.queue.done(key, l.handle(ctx, wq.Item{Key: key}) != nil)
+			}
+		}()
+	}
+	go func() {
+		for ctx.Err() == nil && !l.isLeaving() {
+			l.serve(ctx)
+		}
+		l.queue.close()
+		jobs.Wait()
+		close(l.ended)
+	}()
+	return l
+}
+
+// part hands the member's shards over, and returns when its runs have ended.
+func (l *living) part() {
+	l.leave(context.Background())
+	l.stop()
+	<-l.ended
+}
+
+func TestHandOversAtRandomNeitherLoseNorRepeatNorStopKeys(t *testing.T) {
+	client := startEtcd(t)
+	w := &witness{running: map[string]string{}, fences: map[string]int64{},
+		begun: map[string]time.Time{}}
+	ctx := context.Background()
+	l := layout{prefix: "/wq/q/", Shards: 4}
+	var mu sync.Mutex
+	added := map[string]time.Time{} // the newest add
+	longest := time.Duration(0)
+	add := func(key string) {
+		at := time.Now()
+		if err := put(ctx, client, &l, key, time.Minute); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		added[key] = at
+	}
+	// The first of them stays, so that there is always a member that can own shards.
+	members := []*living{join(t, client, w, "a"), join(t, client, w, "b"), join(t, client, w, "c"),
+		join(t, client, w, "d")}
+	end := time.Now().Add(20 * time.Second)
+	var all sync.WaitGroup
+	for i := 1; i < len(members); i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			name := members[i].name
+			for time.Now().Before(end) {
+				time.Sleep(time.Duration(rand.Intn(1500)) * time.Millisecond)
+				if rand.Intn(4) == 0 {
+					// By mistake, as an operator could.
+					client.Delete(ctx, l.owner(rand.Intn(l.Shards)))
+					continue
+				}
+				if rand.Intn(3) == 0 {
+					members[i].stop() // as by a second signal: its runs are killed
+					<-members[i].ended
+				} else {
+					members[i].part()
+				}
+				members[i] = join(t, client, w, name)
+			}
+		}()
+	}
+	for n := 0; time.Now().Before(end); n++ {
+		key := fmt.Sprintf("key-%d", rand.Intn(50))
+		if rand.Intn(50) == 0 {
+			key = fmt.Sprintf("slow-%d", rand.Intn(3))
+		}
+		add(key)
+		if n%20 == 0 {
+			// A key of its own, which must not wait for the slow ones.
+			probe := fmt.Sprintf("probe-%d", n)
+			add(probe)
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+					w.mu.Lock()
+					done := w.fences[probe] != 0
+					w.mu.Unlock()
+					if wait := time.Since(began); done || wait > time.Minute {
+						mu.Lock()
+						longest = max(longest, wait)
+						mu.Unlock()
+						return
+					}
+				}
+			}()
+		}
+		time.Sleep(time.Duration(rand.Intn(10)) * time.Millisecond)
+	}
+	all.Wait()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		r, err := client.Get(ctx, l.needs(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err == nil && r.Count == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("keys still need a run (%v)", err)
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for _, m := range members {
+		m.part()
+	}
+	for _, fault := range w.faults {
+		t.Error(fault)
+	}
+	for key, at := range added {
+		if w.begun[key].Before(at) {
+			t.Errorf("%s was added at %v, and its last complete run began at %v", key, at,
+				w.begun[key])
+		}
+	}
+	if longest > slowRun/2 {
+		t.Errorf("a key waited for %s beside runs of %s", longest, slowRun)
+	}
+	for _, prefix := range []string{l.runs(), l.parks(), l.owners()} {
+		r, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil || r.Count != 0 {
+			t.Errorf("%s: expected no entry, got %d (%v)", prefix, r.Count, err)
+		}
+	}
+	t.Logf("%d runs, %d keys, the longest wait %s", w.runs, len(added), longest)
+}

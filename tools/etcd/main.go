@@ -13,6 +13,7 @@
 //	member.go   members, owners, hand-over
 //	run.go      one run, and its end in etcd
 //	worker.go   processes that do the work
+//	report.go   messages that repeat
 //	status.go   the view of an operator
 package main
 
@@ -147,11 +148,9 @@ func runCommand(ctx context.Context, opt options, args []string) error {
 	return err
 }
 
-// patiently connects, and waits for an etcd that is not up yet. It reports each new reason. After a
-// signal it returns no client.
+// patiently connects, and waits for an etcd that is not up yet. After a signal it returns no client.
 func (o *options) patiently(ctx context.Context, stop <-chan os.Signal) (*clientv3.Client, layout,
 	error) {
-	reported := ""
 	for {
 		client, err := o.connect(ctx)
 		var l layout
@@ -168,11 +167,8 @@ func (o *options) patiently(ctx context.Context, stop <-chan os.Signal) (*client
 		if client != nil {
 			client.Close()
 		}
-		if text := err.Error(); text != reported {
-			log.Print(err)
-			notify("STATUS=" + text)
-			reported = text
-		}
+		reports.print(err.Error())
+		notify("STATUS=" + err.Error())
 		select {
 		case <-stop:
 			return nil, l, nil
@@ -210,8 +206,6 @@ func (m *member) live(ctx context.Context) error {
 			cancel()
 		}
 	}()
-	// A reason that lasts is reported once a minute.
-	reported, next := "", time.Duration(0)
 	for inner.Err() == nil && !m.isLeaving() {
 		err := m.serve(inner)
 		var end fatal
@@ -219,11 +213,7 @@ func (m *member) live(ctx context.Context) error {
 			return err
 		}
 		if inner.Err() == nil {
-			text, now := m.opt.explain(err).Error(), bootTime()
-			if text != reported || now >= next {
-				log.Print(text)
-				reported, next = text, now+time.Minute
-			}
+			reports.print(m.opt.explain(err).Error())
 			sleep(inner, time.Second)
 		}
 	}
@@ -251,11 +241,9 @@ func (m *member) forward(ctx context.Context, it wq.Item) error {
 		m.stats.forwarded.Add(1)
 		return nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if now := bootTime(); ctx.Err() == nil && now >= m.nextReport {
-		log.Printf("keys of the local queue %s wait: %v", m.opt.queue, m.opt.explain(err))
-		m.nextReport = now + time.Minute
+	if ctx.Err() == nil {
+		reports.print(fmt.Sprintf("keys of the local queue %s wait: %v", m.opt.queue,
+			m.opt.explain(err)))
 	}
 	return wq.RetryIn(time.Second)
 }

@@ -33,7 +33,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"strings"
 	"sync"
@@ -92,8 +91,6 @@ type member struct {
 	owners  map[int]int64 // create revisions of the owner keys
 	seen    map[string]bool
 	objects chan struct{} // wakes the feed of mirror mode
-
-	nextReport time.Duration // no report of keys that wait in the local queue before this time
 }
 
 func newMember(opt options, l layout, client *clientv3.Client) *member {
@@ -421,7 +418,7 @@ func (m *member) add(s *shard, name string) error {
 	case errors.Is(err, wq.ErrFull):
 		return errFull
 	}
-	log.Print(err)
+	reports.print(err.Error())
 	return err
 }
 

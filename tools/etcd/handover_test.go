@@ -346,7 +346,7 @@ func TestHandOversAtRandomNeitherLoseNorRepeatNorStopKeys(t *testing.T) {
 	if longest > slowRun/2 {
 		t.Errorf("a key waited for %s beside runs of %s", longest, slowRun)
 	}
-	for _, prefix := range []string{l.runs(), l.parks(), l.owners()} {
+	for _, prefix := range []string{l.runs(), l.retries(), l.parks(), l.owners()} {
 		r, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil || r.Count != 0 {
 			t.Errorf("%s: expected no entry, got %d (%v)", prefix, r.Count, err)

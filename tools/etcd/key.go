@@ -2,6 +2,8 @@
 
 package main
 
+import "time"
+
 // The state machine of a key in a shard that this member owns. It knows no etcd and no queue.
 //
 // A key is dirty while the newest change that is known is newer than the change that the last
@@ -12,7 +14,8 @@ package main
 //	hold      the run of a former owner goes on, so no run begins until it is freed
 //	covered   the run ended well: it covers the change that it began with. An add during the
 //	          run is a newer change, so the key stays dirty and runs once more
-//	failed    the key stays dirty, and the local queue retries it
+//	failed    the key stays dirty, and the local queue retries it. The next owner of the shard knows
+//	          the failures and the delay
 //	park      the change is given up. A newer change makes the key dirty again
 //	removed   the need, or the mirrored object, does not exist any more
 //
@@ -31,14 +34,53 @@ type key struct {
 	running bool
 	held    bool  // a former owner still runs it
 	record  int64 // the revision of its park record, as far as is known, or 0
+	later   retry // its failures, as far as is known
 	listed  int64 // the listing that saw it last
-	fails   int   // failed runs in a row
+}
+
+// A retry is what etcd has of a key that failed, or that asked for a delay.
+type retry struct {
+	Need     int64 // the delay is that of this change
+	Failures int   // in a row
+	Until    int64 // the end of the delay, ms since 1970
+	Delay    int64 // ms
+	Reason   string
+
+	record int64 // its revision, or 0
+}
+
+// left is the rest of the delay. If the clocks of both members differ, it is still no longer than the
+// whole delay.
+func (r *retry) left(now time.Time) time.Duration {
+	return time.Duration(max(0, min(r.Until-now.UnixMilli(), r.Delay))) * time.Millisecond
+}
+
+// Delays of the local queue, for the next owner, whose local queue does not know of the failures.
+const (
+	firstDelay = 5 * time.Millisecond
+	lastDelay  = 1000 * time.Second
+)
+
+func delayAfter(failures int) time.Duration {
+	d := firstDelay
+	for ; failures > 1 && d < lastDelay; failures-- {
+		d *= 2
+	}
+	return min(d, lastDelay)
 }
 
 func (k *key) dirty() bool { return k.rev > k.covered && k.rev != k.parked }
 
 // waits reports that the key must be added to the local queue.
 func (k *key) waits() bool { return k.dirty() && !k.queued && !k.held }
+
+// delay is for how long the key must wait yet.
+func (k *key) delay(now time.Time) time.Duration {
+	if k.later.Need != k.rev {
+		return 0
+	}
+	return k.later.left(now)
+}
 
 // keys are the keys of a shard.
 type keys struct {
@@ -110,28 +152,24 @@ func (t *keys) covers(name string, rev, deleted int64) {
 	if k == nil {
 		return
 	}
-	k.fails = 0
-	k.record = 0
+	k.later, k.record = retry{}, 0
 	k.covered = max(k.covered, rev)
 	if deleted != 0 && k.rev < deleted {
 		k.rev, k.covered, k.exists = deleted, deleted, false
 	}
 }
 
-// fail counts a failed run, and returns the number in a row.
-func (t *keys) fail(name string) int {
-	k := t.all[name]
-	if k == nil {
-		return 0
+// failed records a run that is retried.
+func (t *keys) failed(name string, later retry) {
+	if k := t.all[name]; k != nil {
+		k.later = later
 	}
-	k.fails++
-	return k.fails
 }
 
 // park gives up a change.
 func (t *keys) park(name string, rev int64) {
 	if k := t.all[name]; k != nil {
-		k.parked, k.fails = rev, 0
+		k.parked, k.later = rev, retry{}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand"
 	"testing"
+	"time"
 )
 
 func newKeys(mirror bool) *keys { return &keys{mirror: mirror, all: map[string]*key{}} }
@@ -81,11 +82,37 @@ func TestFailedRunStaysDirty(t *testing.T) {
 	k := newKeys(false)
 	k.adds(k.changed("a", 5), "a")
 	k.begin("a")
-	expect(t, "failures", k.fail("a"), 1)
+	k.failed("a", retry{Need: 5, Failures: 1})
 	expect(t, "needs an add", k.ended("a", true), false)
 	_, ok := k.begin("a")
 	expect(t, "begin of the retry", ok, true)
-	expect(t, "failures", k.fail("a"), 2)
+	k.covers("a", 5, 9)
+	expect(t, "failures after a success", k.all["a"].later.Failures, 0)
+}
+
+func TestDelayIsThatOfTheNeedAndNotLongerThanItWas(t *testing.T) {
+	now := time.UnixMilli(1000000)
+	for _, c := range []struct {
+		what        string
+		need, until int64
+		want        time.Duration
+	}{
+		{"in time", 5, 1002000, 2 * time.Second},
+		{"passed", 5, 999000, 0},
+		{"another clock", 5, 9000000, 3 * time.Second},
+		{"newer need", 4, 1002000, 0},
+	} {
+		k := key{rev: 5, later: retry{Need: c.need, Until: c.until, Delay: 3000}}
+		expect(t, c.what, k.delay(now), c.want)
+	}
+}
+
+func TestBackoffIsThatOfTheLocalQueue(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: 5 * time.Millisecond,
+		2: 10 * time.Millisecond, 11: 5120 * time.Millisecond, 18: 655360 * time.Millisecond,
+		19: 1000 * time.Second, 1 << 20: 1000 * time.Second} {
+		expect(t, "delay", delayAfter(failures), want)
+	}
 }
 
 func TestParkedChangeRunsAgainAfterANewerOne(t *testing.T) {

@@ -10,6 +10,7 @@ package main
 //	PREFIX/need/SHARD/KEY    the key needs a run. The revision is the generation
 //	PREFIX/run/SHARD/KEY     a run of the key, under the lease of the member that runs it. The
 //	                         create revision is the fence of the run
+//	PREFIX/retry/SHARD/KEY   failures in a row, and when the key runs again
 //	PREFIX/parked/SHARD/KEY  the revision of a need that was given up, and the reason
 //
 // SHARD has four hexadecimal digits: the CRC-32 of the key, as in zlib, modulo the number of
@@ -57,6 +58,11 @@ func (l *layout) runsOf(shard int) string {
 func (l *layout) parks() string { return l.prefix + "parked/" }
 func (l *layout) parksOf(shard int) string {
 	return fmt.Sprintf("%s%04x/", l.parks(), shard)
+}
+
+func (l *layout) retries() string { return l.prefix + "retry/" }
+func (l *layout) retriesOf(shard int) string {
+	return fmt.Sprintf("%s%04x/", l.retries(), shard)
 }
 
 func (l *layout) shardOf(key string) int {

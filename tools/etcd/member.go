@@ -46,6 +46,7 @@ import (
 // localQueue is what a member uses of the local queue.
 type localQueue interface {
 	Add(key string) (bool, error)
+	AddAfter(key string, d time.Duration) (bool, error)
 	Cancel(key string) (wq.State, error)
 	Query(key string) (wq.KeyInfo, error)
 }
@@ -410,7 +411,12 @@ func (m *member) stopFeed(s *shard) {
 
 // add gives a key to the local queue. It is called with the lock held.
 func (m *member) add(s *shard, name string) error {
-	_, err := m.queue.Add(name)
+	var err error
+	if d := s.keys.all[name].delay(time.Now()); d > 0 {
+		_, err = m.queue.AddAfter(name, d)
+	} else {
+		_, err = m.queue.Add(name)
+	}
 	switch {
 	case err == nil:
 		s.keys.all[name].queued = true
@@ -539,7 +545,13 @@ type needSink struct {
 	s     *shard
 	fence int64
 	ctx   context.Context
-	parks map[string]park
+	given map[string]given
+}
+
+// given is what etcd has of the failures of a key.
+type given struct {
+	park
+	retry
 }
 
 func (n *needSink) ours() bool { return n.s.state == owned && n.s.fence == n.fence }
@@ -548,11 +560,12 @@ func (n *needSink) name(etcdKey string) string {
 	return strings.TrimPrefix(etcdKey, n.m.layout.needsOf(n.s.n))
 }
 
-// listBegins reads the keys that were given up, before their needs. While the shard is ours, a
-// former owner gives up at most the keys that it still runs. The begin of a run finds those.
+// listBegins reads the keys that were given up, and the failures of the others, before their needs. While
+// the shard is ours, a former owner changes at most those of the keys that it still runs. The begin of a
+// run finds that.
 func (n *needSink) listBegins() {
-	if n.parks == nil {
-		n.parks = n.m.readParks(n.ctx, n.s)
+	if n.given == nil {
+		n.given = n.m.readGiven(n.ctx, n.s)
 	}
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
@@ -571,7 +584,7 @@ func (n *needSink) put(kv *mvccpb.KeyValue, listed bool) error {
 	if !listed {
 		n.m.stats.lagged(kv.Value)
 	}
-	return n.m.take(n.s, name, kv.ModRevision, listed, n.parks[name])
+	return n.m.take(n.s, name, kv.ModRevision, listed, n.given[name])
 }
 
 func (n *needSink) deleted(etcdKey string, rev int64) error {
@@ -593,16 +606,19 @@ func (n *needSink) listEnds(rev int64) error {
 }
 
 // take records a key that exists, and adds it if it needs a run.
-func (m *member) take(s *shard, name string, rev int64, listed bool, given park) error {
+func (m *member) take(s *shard, name string, rev int64, listed bool, known given) error {
 	if err := checkKey(name); err != nil {
 		m.stats.badKeys.Add(1)
 		return nil // no local queue takes it
 	}
 	add := s.keys.changed(name, rev)
 	k := s.keys.all[name]
-	if given.record > k.record {
-		s.keys.recorded(name, given.record, given.Need)
+	if known.park.record > k.record {
+		s.keys.recorded(name, known.park.record, known.park.Need)
 		add = k.waits()
+	}
+	if known.retry.record > k.later.record {
+		k.later = known.retry
 	}
 	if listed {
 		k.listed = s.listing
@@ -624,6 +640,9 @@ func (m *member) forgotten(name string) bool {
 }
 
 func (m *member) drop(s *shard, name string, rev int64) error {
+	if k := s.keys.all[name]; k != nil && !k.running && max(k.record, k.later.record) > 0 {
+		go m.forget(s.ctx, s.n, s.fence, name)
+	}
 	add, cancel := s.keys.removed(name, rev)
 	if cancel {
 		m.queue.Cancel(name) // it fails if the key is gone
@@ -632,6 +651,17 @@ func (m *member) drop(s *shard, name string, rev int64) error {
 		return m.add(s, name)
 	}
 	return nil
+}
+
+// forget deletes what etcd has of the failures of a key whose need another program has deleted.
+func (m *member) forget(ctx context.Context, n int, fence int64, name string) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	// If it fails, the next success of the key deletes them.
+	m.client.Txn(ctx).If(m.owns(n, fence),
+		clientv3.Compare(clientv3.CreateRevision(m.layout.needsOf(n)+name), "=", 0)).
+		Then(clientv3.OpDelete(m.layout.parksOf(n)+name),
+			clientv3.OpDelete(m.layout.retriesOf(n)+name)).Commit()
 }
 
 func (m *member) dropUnlisted(s *shard, rev int64) error {
@@ -643,18 +673,23 @@ func (m *member) dropUnlisted(s *shard, rev int64) error {
 	return nil
 }
 
-// readParks returns the keys of a shard that were given up.
-func (m *member) readParks(ctx context.Context, s *shard) map[string]park {
-	found := map[string]park{}
-	from := m.layout.parksOf(s.n)
+// readGiven returns what etcd has of the keys of a shard that failed.
+func (m *member) readGiven(ctx context.Context, s *shard) map[string]given {
+	found := map[string]given{}
+	parks, retries := m.layout.parksOf(s.n), m.layout.retriesOf(s.n)
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	r, err := m.client.Get(ctx, from, clientv3.WithPrefix())
+	r, err := m.client.Txn(ctx).Then(clientv3.OpGet(parks, clientv3.WithPrefix()),
+		clientv3.OpGet(retries, clientv3.WithPrefix())).Commit()
 	if err != nil {
 		return nil // the listing that follows fails as well, and is repeated
 	}
-	for _, kv := range r.Kvs {
-		found[strings.TrimPrefix(string(kv.Key), from)] = parkOf(kv)
+	for _, kv := range r.Responses[0].GetResponseRange().Kvs {
+		found[strings.TrimPrefix(string(kv.Key), parks)] = given{park: parkOf(kv)}
+	}
+	for _, kv := range r.Responses[1].GetResponseRange().Kvs {
+		name := strings.TrimPrefix(string(kv.Key), retries)
+		found[name] = given{found[name].park, retryOf(kv)}
 	}
 	return found
 }
@@ -690,7 +725,7 @@ func (o *mirrorSink) put(kv *mvccpb.KeyValue, listed bool) error {
 	if s == nil {
 		return nil
 	}
-	return o.m().take(s, name, kv.ModRevision, listed, park{})
+	return o.m().take(s, name, kv.ModRevision, listed, given{})
 }
 
 func (o *mirrorSink) deleted(etcdKey string, rev int64) error {

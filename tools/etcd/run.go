@@ -10,7 +10,7 @@ package main
 //	the owner key       the shard is still ours
 //	the run's entry     it does not exist, so no former owner runs the key
 //	the need            it has the revision that the run covers
-//	the park record     this need was not given up, as far as is known here
+//	retry and parked    the failures of the key are those that this member knows
 //
 // The entry belongs to the lease of the member. Its create revision is the fence of the run: it
 // grows with each run of the key. From here on the run needs no owner key, so it goes on if the
@@ -18,17 +18,18 @@ package main
 // what follows if the need has the revision with which the run began. If the need is newer, it
 // stays, and the key runs once more.
 //
-//	the worker succeeds    the need and its park record are deleted
-//	the worker fails       nothing more. The local queue retries the key after its limiter's delay;
-//	                       beyond max-retries the change is parked
+//	the worker succeeds    the need and what is known of its failures are deleted
+//	the worker fails       the failures and the delay are written, for the next owner. The local
+//	                       queue retries the key after its limiter's delay; beyond max-retries
+//	                       the change is parked
 //	the worker gives up    a park record is written: the revision of the need, and the reason.
 //	                       The next owner does not run the key either, until a newer add
 //	etcd does not answer   the call is repeated until the session ends
 //	the session ended      the outcome is ignored: the new owner runs the key
 //
-// An answer can be lost, so that a transaction takes place twice, or much later. A late begin finds
-// another need or another park record. If the run before it failed, or in mirror mode, it can
-// succeed. Then the next run of the key on this member takes the entry as its own.
+// An answer can be lost, so that a transaction takes place twice, or much later. A begin that comes
+// after the end of its run finds that one of need, retry and parked has changed. In mirror mode it
+// succeeds, and the next run of the key on this member takes the entry as its own.
 
 import (
 	"context"
@@ -49,6 +50,7 @@ type run struct {
 	runs  string // the entry of the run in etcd is runs + key
 	fence int64  // its create revision
 	need  int64  // the change that the run began with
+	fails int    // failed runs in a row before this one
 
 	s     *shard
 	in    *session
@@ -97,6 +99,15 @@ func parkOf(kv *mvccpb.KeyValue) park {
 	return p
 }
 
+func retryOf(kv *mvccpb.KeyValue) retry {
+	var r retry
+	if err := json.Unmarshal(kv.Value, &r); err != nil {
+		r = retry{} // another program's
+	}
+	r.record = kv.ModRevision
+	return r
+}
+
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func encode(value any) string {
@@ -121,8 +132,9 @@ func (m *member) begin(name string) *run {
 		return nil
 	}
 	m.runs++
-	return &run{key: name, runs: m.layout.runsOf(n), need: need, s: s, in: m.session,
-		owner: s.fence, ctx: m.session.work}
+	return &run{key: name, runs: m.layout.runsOf(n), need: need,
+		fails: s.keys.all[name].later.Failures, s: s, in: m.session, owner: s.fence,
+		ctx: m.session.work}
 }
 
 // ours reports that the shard has not been handed over since the run began. It is called with the
@@ -139,7 +151,8 @@ func (m *member) enter(r *run) bool {
 		reply, err := m.client.Txn(ctx).If(m.mayBegin(r)...).
 			Then(clientv3.OpPut(r.entry(), value, clientv3.WithLease(r.in.lease.id))).
 			Else(clientv3.OpGet(m.layout.owner(r.s.n)), clientv3.OpGet(r.entry()),
-				clientv3.OpGet(m.needOf(r)), clientv3.OpGet(m.parkOf(r))).Commit()
+				clientv3.OpGet(m.needOf(r)), clientv3.OpGet(m.parkOf(r)),
+				clientv3.OpGet(m.retryOf(r))).Commit()
 		cancel()
 		switch {
 		case err != nil:
@@ -165,12 +178,13 @@ func (m *member) mayBegin(r *run) []clientv3.Cmp {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	record := int64(0)
+	parked, later := int64(0), int64(0)
 	if k := r.s.keys.all[r.key]; k != nil && m.ours(r) {
-		record = k.record
+		parked, later = k.record, k.later.record
 	}
 	return append(when, clientv3.Compare(clientv3.ModRevision(m.needOf(r)), "=", r.need),
-		clientv3.Compare(clientv3.ModRevision(m.parkOf(r)), "=", record))
+		clientv3.Compare(clientv3.ModRevision(m.parkOf(r)), "=", parked),
+		clientv3.Compare(clientv3.ModRevision(m.retryOf(r)), "=", later))
 }
 
 // refused is the end of a transaction that did not create the entry. It returns true if the begin
@@ -184,7 +198,7 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 		}
 		return &mvccpb.KeyValue{}
 	}
-	owner, entry, need, given := get(0), get(1), get(2), get(3)
+	owner, entry, need, given, later := get(0), get(1), get(2), get(3), retryOf(get(4))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if clientv3.LeaseID(entry.Lease) == r.in.lease.id {
@@ -206,8 +220,10 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 	default:
 		keys.changed(r.key, need.ModRevision)
 		keys.recorded(r.key, given.ModRevision, parkOf(given).Need)
-		r.need = need.ModRevision
-		return keys.all[r.key].parked != r.need
+		keys.failed(r.key, later)
+		k := keys.all[r.key]
+		r.need, r.fails = need.ModRevision, later.Failures
+		return k.parked != r.need && k.delay(time.Now()) == 0
 	}
 	return false
 }
@@ -224,7 +240,7 @@ func (m *member) handle(_ context.Context, it wq.Item) error {
 	began := time.Now()
 	err := m.worker.work(r)
 	m.stats.ran(time.Since(began), err)
-	return m.leaveRun(r, m.settle(r, err))
+	return m.leaveRun(r, m.settle(r, err, it.Failures))
 }
 
 // leaveRun returns the outcome of a run for the local queue.
@@ -246,8 +262,9 @@ func (m *member) leaveRun(r *run, err error) error {
 	return err
 }
 
-// settle records the outcome of a run in etcd, and returns the outcome for the local queue.
-func (m *member) settle(r *run, err error) error {
+// settle records the outcome of a run in etcd, and returns the outcome for the local queue, which
+// knows of some failures in a row.
+func (m *member) settle(r *run, err error, known int) error {
 	var later afterErr
 	var up parkErr
 	switch {
@@ -257,27 +274,40 @@ func (m *member) settle(r *run, err error) error {
 		m.done(r)
 		return nil
 	case errors.As(err, &later):
-		m.end(r, nil)
+		m.retry(r, 0, later.delay, "")
 		return wq.RetryIn(later.delay)
 	case errors.As(err, &up):
 		return m.giveUp(r, up.reason)
 	}
-	if m.failedTooOften(r) {
+	fails := r.fails + 1
+	if m.opt.maxRetries > 0 && fails > m.opt.maxRetries {
 		return m.giveUp(r, err.Error())
 	}
-	m.end(r, nil)
+	m.retry(r, fails, delayAfter(fails), err.Error())
+	if known+1 < fails {
+		return wq.RetryIn(delayAfter(fails)) // failures of a former owner
+	}
 	return err
 }
 
-func (m *member) failedTooOften(r *run) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ours(r) && r.s.keys.fail(r.key) > m.opt.maxRetries && m.opt.maxRetries > 0
+func (m *member) done(r *run) {
+	m.end(r, ending{settled: func(rev int64) { r.s.keys.covers(r.key, r.need, rev) },
+		same: []clientv3.Op{clientv3.OpDelete(m.needOf(r)), clientv3.OpDelete(m.parkOf(r)),
+			clientv3.OpDelete(m.retryOf(r))}})
 }
 
-func (m *member) done(r *run) {
-	m.end(r, func(rev int64) { r.s.keys.covers(r.key, r.need, rev) },
-		clientv3.OpDelete(m.needOf(r)), clientv3.OpDelete(m.parkOf(r)))
+// maxReason is the length of a reason in etcd.
+const maxReason = 256
+
+func cut(reason string) string { return reason[:min(len(reason), maxReason)] }
+
+func (m *member) retry(r *run, fails int, delay time.Duration, reason string) {
+	later := retry{Need: r.need, Failures: fails, Until: time.Now().Add(delay).UnixMilli(),
+		Delay: delay.Milliseconds(), Reason: cut(reason)}
+	m.end(r, ending{settled: func(rev int64) {
+		later.record = rev
+		r.s.keys.failed(r.key, later)
+	}, always: []clientv3.Op{clientv3.OpPut(m.retryOf(r), encode(later))}})
 }
 
 func (m *member) giveUp(r *run, reason string) error {
@@ -285,29 +315,42 @@ func (m *member) giveUp(r *run, reason string) error {
 	m.stats.parked.Add(1)
 	// If the need is newer, the key is not parked, and runs again.
 	var outcome error
-	m.end(r, func(rev int64) {
+	m.end(r, ending{settled: func(rev int64) {
 		r.s.keys.park(r.key, r.need)
 		r.s.keys.recorded(r.key, rev, r.need)
 		outcome = wq.GiveUpOn(parkErr{reason})
-	}, clientv3.OpPut(m.parkOf(r), encode(park{Need: r.need, Reason: reason})))
+	}, same: []clientv3.Op{clientv3.OpDelete(m.retryOf(r)),
+		clientv3.OpPut(m.parkOf(r), encode(park{Need: r.need, Reason: cut(reason)}))}})
 	return outcome
 }
 
-func (m *member) needOf(r *run) string { return m.layout.needsOf(r.s.n) + r.key }
-func (m *member) parkOf(r *run) string { return m.layout.parksOf(r.s.n) + r.key }
+func (m *member) needOf(r *run) string  { return m.layout.needsOf(r.s.n) + r.key }
+func (m *member) parkOf(r *run) string  { return m.layout.parksOf(r.s.n) + r.key }
+func (m *member) retryOf(r *run) string { return m.layout.retriesOf(r.s.n) + r.key }
 
-// end makes the transaction at the end of a run: the entry of the run is deleted, and if the need is
-// that of the run, the operations follow. settled is called for these with the revision and with the
-// lock held, unless the shard has another owner by now. In mirror mode the revision is 0, as nothing
-// but the entry changes. Without settled the need does not matter.
-func (m *member) end(r *run, settled func(rev int64), then ...clientv3.Op) {
+// An ending is what follows in the transaction that deletes the entry of a run.
+type ending struct {
+	always []clientv3.Op
+	same   []clientv3.Op // if the need is that of the run
+	// settled is called if that took place, with the lock held, unless the shard has another owner
+	// by now.
+	settled func(rev int64)
+}
+
+// end makes the transaction at the end of a run. In mirror mode it only deletes the entry, and the
+// revision for settled is 0.
+func (m *member) end(r *run, e ending) {
 	need, ours := m.needOf(r), clientv3.Compare(clientv3.CreateRevision(r.entry()), "=", r.fence)
 	ops := []clientv3.Op{clientv3.OpDelete(r.entry())}
 	mirror := m.layout.Mirror != ""
-	if settled != nil && !mirror {
+	switch {
+	case mirror:
+	case e.same != nil:
 		same := clientv3.Compare(clientv3.ModRevision(need), "=", r.need)
-		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{same}, then,
+		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{same}, e.same,
 			[]clientv3.Op{clientv3.OpGet(need)}))
+	default:
+		ops = append(ops, e.always...)
 	}
 	for {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
@@ -317,11 +360,13 @@ func (m *member) end(r *run, settled func(rev int64), then ...clientv3.Op) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			switch {
-			case settled == nil || !m.ours(r):
+			case !m.ours(r):
 			case mirror:
-				settled(0)
-			default:
-				m.ended(r, reply, settled)
+				e.settled(0)
+			case e.same != nil:
+				m.ended(r, reply, e.settled)
+			case reply.Succeeded:
+				e.settled(reply.Header.Revision)
 			}
 			return
 		}

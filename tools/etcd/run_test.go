@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,23 +14,29 @@ import (
 	"wq.example/wq"
 )
 
-// added is a local queue that records adds.
+// added is a local queue that records adds, and their delays.
 type added struct {
 	localQueue
-	keys chan string
+	keys   chan string
+	delays chan time.Duration
 }
 
-func (a added) Add(key string) (bool, error)    { a.keys <- key; return true, nil }
+func (a added) Add(key string) (bool, error) { return a.AddAfter(key, 0) }
+func (a added) AddAfter(key string, d time.Duration) (bool, error) {
+	a.keys <- key
+	a.delays <- d
+	return true, nil
+}
 func (a added) Cancel(string) (wq.State, error) { return 0, nil }
 
-// ending is a watch that reports one event when the test closes it.
-type ending struct {
+// reported is a watch that reports one event when the test closes it.
+type reported struct {
 	clientv3.Watcher
 	end chan struct{}
 	rev chan string
 }
 
-func (e ending) Watch(_ context.Context, key string, _ ...clientv3.OpOption) clientv3.WatchChan {
+func (e reported) Watch(_ context.Context, key string, _ ...clientv3.OpOption) clientv3.WatchChan {
 	e.rev <- key
 	c := make(chan clientv3.WatchResponse)
 	go func() { <-e.end; close(c) }()
@@ -38,9 +45,9 @@ func (e ending) Watch(_ context.Context, key string, _ ...clientv3.OpOption) cli
 
 // runOf returns a member with the lease 5 that owns the shard by the fence 7, and a run of the key a
 // with the need 3 that is about to begin.
-func runOf(t *testing.T) (*member, *run, added, ending) {
-	queue := added{keys: make(chan string, 1)}
-	watch := ending{end: make(chan struct{}), rev: make(chan string, 1)}
+func runOf(t *testing.T) (*member, *run, added, reported) {
+	queue := added{nil, make(chan string, 1), make(chan time.Duration, 1)}
+	watch := reported{end: make(chan struct{}), rev: make(chan string, 1)}
 	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1},
 		&clientv3.Client{Watcher: watch})
 	m.queue = queue
@@ -61,10 +68,11 @@ func runOf(t *testing.T) (*member, *run, added, ending) {
 	return m, r, queue, watch
 }
 
-// found is the answer to a begin that was refused. An entry that is nil does not exist.
-func found(owner, run, need, park *mvccpb.KeyValue) *clientv3.TxnResponse {
+// found is the answer to a begin that was refused. failed are the park record and the retry. An entry
+// that is nil does not exist.
+func found(owner, run, need *mvccpb.KeyValue, failed ...*mvccpb.KeyValue) *clientv3.TxnResponse {
 	reply := &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 20}}
-	for _, kv := range []*mvccpb.KeyValue{owner, run, need, park} {
+	for _, kv := range append([]*mvccpb.KeyValue{owner, run, need}, append(failed, nil, nil)[:2]...) {
 		got := &etcdserverpb.RangeResponse{}
 		if kv != nil {
 			got.Kvs = []*mvccpb.KeyValue{kv}
@@ -82,14 +90,14 @@ func kv(created, changed, lease int64, value string) *mvccpb.KeyValue {
 
 func TestBeginWhoseAnswerWasLostIsTheRun(t *testing.T) {
 	m, r, _, _ := runOf(t)
-	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), kv(11, 11, 5, ""), kv(3, 3, 0, ""), nil)),
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), kv(11, 11, 5, ""), kv(3, 3, 0, ""))),
 		false)
 	expect(t, "fence", r.fence, int64(11))
 }
 
 func TestBeginOfAKeyThatAFormerOwnerRunsWaitsForItsEnd(t *testing.T) {
 	m, r, queue, watch := runOf(t)
-	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), kv(4, 4, 9, ""), kv(3, 3, 0, ""), nil)),
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), kv(4, 4, 9, ""), kv(3, 3, 0, ""))),
 		false)
 	expect(t, "fence", r.fence, int64(0))
 	m.leaveRun(r, nil)
@@ -103,7 +111,7 @@ func TestBeginOfAKeyThatAFormerOwnerRunsWaitsForItsEnd(t *testing.T) {
 
 func TestHeldKeyIsNotAddedAfterTheHandOver(t *testing.T) {
 	m, r, queue, watch := runOf(t)
-	m.refused(r, found(kv(7, 7, 5, ""), kv(4, 4, 9, ""), kv(3, 3, 0, ""), nil))
+	m.refused(r, found(kv(7, 7, 5, ""), kv(4, 4, 9, ""), kv(3, 3, 0, "")))
 	m.leaveRun(r, nil)
 	<-watch.rev
 	m.mu.Lock()
@@ -122,20 +130,20 @@ func TestHeldKeyIsNotAddedAfterTheHandOver(t *testing.T) {
 
 func TestBeginByAFormerOwnerLosesTheShard(t *testing.T) {
 	m, r, _, _ := runOf(t)
-	expect(t, "again", m.refused(r, found(kv(15, 15, 9, ""), nil, kv(3, 3, 0, ""), nil)), false)
+	expect(t, "again", m.refused(r, found(kv(15, 15, 9, ""), nil, kv(3, 3, 0, ""))), false)
 	expect(t, "state", m.shards[0].state, free)
 }
 
 func TestBeginOfAKeyWithoutNeed(t *testing.T) {
 	m, r, _, _ := runOf(t)
-	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, nil, nil)), false)
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, nil)), false)
 	m.leaveRun(r, nil)
 	expect(t, "records left", len(m.shards[0].keys.all), 0)
 }
 
 func TestBeginWithANewerNeedCoversIt(t *testing.T) {
 	m, r, _, _ := runOf(t)
-	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, kv(3, 9, 0, ""), nil)), true)
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, kv(3, 9, 0, ""))), true)
 	expect(t, "need", r.need, int64(9))
 }
 
@@ -157,4 +165,25 @@ func TestRunThatOutlivesItsShardLeavesTheLocalKey(t *testing.T) {
 	expect(t, "the run goes on", r.ctx.Err(), nil)
 	expect(t, "outcome", m.leaveRun(r, context.Canceled), nil)
 	expect(t, "runs", m.runs, 0)
+}
+
+func TestBeginOfAKeyThatFailedOnAFormerOwnerKeepsFailuresAndDelay(t *testing.T) {
+	m, r, queue, _ := runOf(t)
+	failed := kv(8, 8, 0, fmt.Sprintf(`{"Need":3,"Failures":4,"Until":%d,"Delay":3600000}`,
+		time.Now().Add(time.Hour).UnixMilli()))
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, kv(3, 3, 0, ""), nil, failed)), false)
+	m.leaveRun(r, nil)
+	expect(t, "add", <-queue.keys, "a")
+	if d := <-queue.delays; d < 59*time.Minute || d > time.Hour {
+		t.Errorf("expected the rest of an hour, got %s", d)
+	}
+	expect(t, "failures", m.begin("a").fails, 4)
+}
+
+func TestBeginOfANewerNeedKeepsTheFailuresAlone(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	failed := kv(8, 8, 0, fmt.Sprintf(`{"Need":3,"Failures":4,"Until":%d,"Delay":3600000}`,
+		time.Now().Add(time.Hour).UnixMilli()))
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, kv(9, 9, 0, ""), nil, failed)), true)
+	expect(t, "failures", r.fails, 4)
 }

@@ -206,7 +206,7 @@ func (t *errorTest) queue() {
 	t.expect("key too long", "1 to 1024 bytes",
 		"add", "--endpoints", at, "mail", strings.Repeat("x", 1025))
 	t.works("add", "", "add", "--endpoints", at, "mail", "alice")
-	t.works("status", "needs a run", "status", "--endpoints", at, "mail", "bob", "alice")
+	t.verbs(at)
 	put(prefix+"live/member/twin", `{"Host":"elsewhere","PID":17,"TTL":1}`)
 	t.expect("two members of one name", "process 17 on elsewhere",
 		run("--shards", "16", "--member", "twin")...)
@@ -224,4 +224,31 @@ func (t *errorTest) queue() {
 	t.expect("user without rights", "needs the right",
 		"status", "--endpoints", at, "--user", "alice:pw", "mail")
 	t.works("right user", "", "status", "--endpoints", at, "--user", "root:secret", "mail")
+}
+
+// verbs are those of an operator, in a queue without members that has the key alice.
+func (t *errorTest) verbs(at string) {
+	call := func(verb string, more ...string) []string {
+		return append([]string{verb, "--endpoints", at}, more...)
+	}
+	t.works("why of a key that needs a run", "waits for an owner of its shard",
+		call("why", "mail", "bob", "alice")...)
+	t.works("why of a key that needs none", "no run is needed", call("why", "mail", "bob")...)
+	t.expect("delay without unit", "is no time", call("delay", "mail", "90", "alice")...)
+	t.works("delay", "", call("delay", "mail", "90m", "alice", "carol")...)
+	t.works("why of a delayed key", "it runs in 1h", call("why", "mail", "alice")...)
+	t.works("ls of a delayed key", `"key":"carol","state":"delayed"`, call("ls", "--json", "mail")...)
+	t.works("kick", "", call("kick", "mail", "alice")...)
+	t.works("why of a kicked key", "waits for an owner", call("why", "mail", "alice")...)
+	t.works("cancel", "", call("cancel", "mail", "carol")...)
+	t.works("why of a canceled key", "no run is needed", call("why", "mail", "carol")...)
+	t.expect("cancel of a key that needs no run", `key "carol": no run is needed`,
+		call("cancel", "mail", "carol", "alice")...)
+	t.works("the other key of that cancel", "no run is needed", call("why", "mail", "alice")...)
+	t.expect("kick of a key that needs no run", "no run is needed", call("kick", "mail", "bob")...)
+	t.works("pause", "", call("pause", "mail")...)
+	t.works("status of a paused queue", `"paused":true`, call("status", "--json", "mail")...)
+	t.works("resume", "", call("resume", "mail")...)
+	t.works("status after that", `"paused":false`, call("status", "--json", "mail")...)
+	t.expect("status of a key", "too many arguments", call("status", "mail", "alice")...)
 }

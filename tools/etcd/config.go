@@ -36,7 +36,7 @@ type options struct {
 	maxKeys, maxRetries           int
 	ttl, margin, relist           time.Duration
 	metrics                       string
-	stream                        bool
+	stream, json                  bool
 }
 
 func (o *options) flags(fs *flag.FlagSet) {
@@ -59,6 +59,7 @@ func (o *options) flags(fs *flag.FlagSet) {
 	fs.DurationVar(&o.ttl, "ttl", 15*time.Second, "`TIME` until the shards of a dead member move")
 	fs.DurationVar(&o.margin, "margin", 3*time.Second, "`TIME` before the end of the lease to stop")
 	fs.DurationVar(&o.relist, "relist", 5*time.Minute, "`TIME` after which each shard is listed again")
+	fs.BoolVar(&o.json, "json", false, "print JSON: status, ls and why")
 	fs.StringVar(&o.metrics, "metrics", "", "serve metrics at this `ADDRESS:PORT`")
 }
 

@@ -40,7 +40,7 @@ type key struct {
 
 // A retry is what etcd has of a key that failed, or that asked for a delay.
 type retry struct {
-	Need     int64 // the delay is that of this change
+	Need     int64 // the delay is that of this change; 0: of the one of the same revision
 	Failures int   // in a row
 	Until    int64 // the end of the delay, ms since 1970
 	Delay    int64 // ms
@@ -53,6 +53,11 @@ type retry struct {
 // whole delay.
 func (r *retry) left(now time.Time) time.Duration {
 	return time.Duration(max(0, min(r.Until-now.UnixMilli(), r.Delay))) * time.Millisecond
+}
+
+// of reports whether the delay is for a need.
+func (r *retry) of(need int64) bool {
+	return r.Need == need || r.Need == 0 && r.record == need
 }
 
 // Delays of the local queue, for the next owner, whose local queue does not know of the failures.
@@ -76,7 +81,7 @@ func (k *key) waits() bool { return k.dirty() && !k.queued && !k.held }
 
 // delay is for how long the key must wait yet.
 func (k *key) delay(now time.Time) time.Duration {
-	if k.later.Need != k.rev {
+	if !k.later.of(k.rev) {
 		return 0
 	}
 	return k.later.left(now)

@@ -7,6 +7,7 @@ package main
 //	PREFIX/config            version, shards and mode of the queue. They never change
 //	PREFIX/live/member/NAME  a member, under its lease
 //	PREFIX/live/owner/SHARD  the owner of a shard, under the lease of the member
+//	PREFIX/live/paused       no run begins
 //	PREFIX/need/SHARD/KEY    the key needs a run. The revision is the generation
 //	PREFIX/run/SHARD/KEY     a run of the key, under the lease of the member that runs it. The
 //	                         create revision is the fence of the run
@@ -47,7 +48,8 @@ func (l *layout) owners() string    { return l.live() + "owner/" }
 func (l *layout) owner(shard int) string {
 	return fmt.Sprintf("%s%04x", l.owners(), shard)
 }
-func (l *layout) needs() string { return l.prefix + "need/" }
+func (l *layout) paused() string { return l.live() + "paused" }
+func (l *layout) needs() string  { return l.prefix + "need/" }
 func (l *layout) needsOf(shard int) string {
 	return fmt.Sprintf("%s%04x/", l.needs(), shard)
 }

@@ -14,7 +14,8 @@
 //	run.go      one run, and its end in etcd
 //	worker.go   processes that do the work
 //	report.go   messages that repeat
-//	status.go   the view of an operator
+//	verbs.go    what an operator does
+//	status.go   what an operator sees
 package main
 
 import (
@@ -35,33 +36,77 @@ import (
 var usage = map[string]string{
 	"run": "usage: wq-etcd run [OPTION...] QUEUE [--] COMMAND [ARG|{}...]\n" +
 		"Be a member of a shared queue, and run a command for each key of its shards.\n",
-	"add":    "usage: wq-etcd add [OPTION...] QUEUE KEY...\nAdd keys to a shared queue.\n",
-	"status": "usage: wq-etcd status [OPTION...] QUEUE [KEY...]\nShow members, shards and keys.\n",
+	"add": "usage: wq-etcd add [OPTION...] QUEUE KEY...\nAdd keys to a shared queue.\n",
+	"delay": "usage: wq-etcd delay [OPTION...] QUEUE TIME KEY...\n" +
+		"Add keys that run after a time. Keys that wait run no sooner, either.\n",
+	"kick": "usage: wq-etcd kick [OPTION...] QUEUE KEY...\n" +
+		"Let keys run now that are delayed or parked.\n",
+	"cancel": "usage: wq-etcd cancel [OPTION...] QUEUE KEY...\n" +
+		"Take keys out of a shared queue. A run that has begun goes on.\n",
+	"pause":  "usage: wq-etcd pause [OPTION...] QUEUE\nLet no run begin, on all members.\n",
+	"resume": "usage: wq-etcd resume [OPTION...] QUEUE\nLet runs begin again.\n",
+	"status": "usage: wq-etcd status [OPTION...] QUEUE\nShow members and shards.\n",
+	"ls":     "usage: wq-etcd ls [OPTION...] QUEUE\nList the keys that need a run, or that run.\n",
+	"why":    "usage: wq-etcd why [OPTION...] QUEUE KEY...\nPrint what keys wait for.\n",
+}
+
+// A command has a number of arguments. The first is the queue.
+type command struct {
+	name        string
+	least, most int
+	call        func(context.Context, options, []string) error
+}
+
+const anyNumber = 1 << 30
+
+var commands = []command{
+	{"run", 2, anyNumber, runCommand},
+	{"add", 2, anyNumber, addCommand},
+	{"delay", 3, anyNumber, delayCommand},
+	{"kick", 2, anyNumber, kickCommand},
+	{"cancel", 2, anyNumber, cancelCommand},
+	{"pause", 1, 1, pauseCommand},
+	{"resume", 1, 1, resumeCommand},
+	{"status", 1, 1, statusCommand},
+	{"ls", 1, 1, lsCommand},
+	{"why", 2, anyNumber, whyCommand},
+}
+
+func findCommand(name string) *command {
+	for i := range commands {
+		if commands[i].name == name {
+			return &commands[i]
+		}
+	}
+	return nil
 }
 
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("wq-etcd: ")
-	commands := map[string]func(context.Context, options, []string) error{
-		"run": runCommand, "add": addCommand, "status": statusCommand}
-	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		for _, name := range []string{"run", "add", "status"} {
-			fmt.Fprint(os.Stderr, usage[name])
+	var cmd *command
+	if len(os.Args) > 1 {
+		cmd = findCommand(os.Args[1])
+	}
+	if cmd == nil {
+		for _, c := range commands {
+			fmt.Fprint(os.Stderr, usage[c.name])
 		}
 		os.Exit(2)
 	}
-	name := os.Args[1]
 	var opt options
-	args, err := opt.parse(name, os.Args[2:])
+	args, err := opt.parse(cmd.name, os.Args[2:])
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(0)
 	}
-	least := map[string]int{"run": 2, "add": 2, "status": 1}[name]
 	if err == nil && len(args) > 1 && args[1] == "--" {
 		args = append(args[:1:1], args[2:]...)
 	}
-	if err == nil && len(args) < least {
-		err = errors.New("arguments are missing: see wq-etcd " + name + " --help")
+	if err == nil && len(args) < cmd.least {
+		err = errors.New("arguments are missing: see wq-etcd " + cmd.name + " --help")
+	}
+	if err == nil && len(args) > cmd.most {
+		err = errors.New("too many arguments: see wq-etcd " + cmd.name + " --help")
 	}
 	if err == nil {
 		err = opt.forQueue(args[0])
@@ -70,29 +115,16 @@ func main() {
 		log.Print(err)
 		os.Exit(2)
 	}
-	if err := commands[name](context.Background(), opt, args[1:]); err != nil {
+	if err := cmd.call(context.Background(), opt, args[1:]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func addCommand(ctx context.Context, opt options, names []string) error {
-	client, err := opt.connect(ctx)
-	if err != nil {
+func addCommand(_ context.Context, opt options, names []string) error {
+	return forKeys(opt, names, func(ctx context.Context, client *clientv3.Client, at entries) error {
+		_, err := client.Put(ctx, at.need, stamp())
 		return err
-	}
-	l, err := opt.find(ctx, client)
-	if err != nil {
-		return err
-	}
-	if l.Mirror != "" {
-		return fmt.Errorf("the queue %s mirrors the objects below %s: change these", l.prefix, l.Mirror)
-	}
-	for _, name := range names {
-		if err := put(ctx, client, &l, name, opt.dialTimeout); err != nil {
-			return opt.explain(err)
-		}
-	}
-	return nil
+	})
 }
 
 // put adds a key to the shared queue.

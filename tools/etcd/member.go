@@ -49,6 +49,8 @@ type localQueue interface {
 	AddAfter(key string, d time.Duration) (bool, error)
 	Cancel(key string) (wq.State, error)
 	Query(key string) (wq.KeyInfo, error)
+	Pause(what wq.Pause, d time.Duration) error
+	Resume(what wq.Pause) error
 }
 
 type shard struct {
@@ -85,6 +87,7 @@ type member struct {
 	session *session   // nil: no lease, so nothing is ours
 	leaving bool       // the program ends
 	synced  bool       // members and owners were listed
+	paused  bool       // no run begins
 	runs    int        // which go on, of all shards, also of those that were handed over
 	shards  []*shard
 	members map[string]bool
@@ -467,6 +470,8 @@ func (l *liveSink) put(kv *mvccpb.KeyValue, listed bool) error {
 	}
 	if other, ok := strings.CutPrefix(name, m.layout.members()); ok {
 		m.members[other], m.choice = true, nil
+	} else if name == m.layout.paused() {
+		m.pause(true)
 	} else if n, err := m.layout.ownedShard(name); err == nil {
 		m.owners[n] = kv.CreateRevision
 		s := m.shards[n]
@@ -500,6 +505,8 @@ func (m *member) gone(name string, rev int64) {
 		if other == m.name && m.session != nil && !m.leaving {
 			m.session.end(m.session.lease.reason(errDeleted))
 		}
+	} else if name == m.layout.paused() {
+		m.pause(false)
 	} else if n, err := m.layout.ownedShard(name); err == nil {
 		s := m.shards[n]
 		if m.owners[n] != 0 {
@@ -512,10 +519,31 @@ func (m *member) gone(name string, rev int64) {
 	}
 }
 
+// pause lets the local queue hand out no key, or hand out keys again.
+func (m *member) pause(paused bool) {
+	var err error
+	switch {
+	case paused == m.paused:
+		return
+	case paused:
+		err = m.queue.Pause(wq.Gets, -1)
+	default:
+		err = m.queue.Resume(wq.Gets)
+	}
+	if err != nil {
+		reports.print(err.Error()) // the next listing tries again
+		return
+	}
+	m.paused = paused
+}
+
 func (l *liveSink) listEnds(rev int64) error {
 	m := l.m()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.seen[m.layout.paused()] {
+		m.pause(false)
+	}
 	for name := range m.members {
 		if key := m.layout.members() + name; !m.seen[key] {
 			m.gone(key, rev)

@@ -111,3 +111,23 @@ func TestShownTextHasNoControlBytes(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestPausedQueueHandsOutNoKeyUntilTheEntryIsGone(t *testing.T) {
+	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, nil)
+	queue := newMemQueue()
+	m.queue = queue
+	feed := (*liveSink)(m)
+	feed.listBegins()
+	if err := feed.put(&mvccpb.KeyValue{Key: []byte("/wq/q/live/paused")}, true); err != nil {
+		t.Fatal(err)
+	}
+	feed.listEnds(1)
+	expect(t, "paused after a listing", queue.paused, true)
+	feed.deleted("/wq/q/live/paused", 2)
+	expect(t, "paused after the deletion", queue.paused, false)
+	feed.put(&mvccpb.KeyValue{Key: []byte("/wq/q/live/paused")}, false)
+	expect(t, "paused after a put", queue.paused, true)
+	feed.listBegins()
+	feed.listEnds(3)
+	expect(t, "paused after a listing without the entry", queue.paused, false)
+}

@@ -135,6 +135,26 @@ func cycle(n, m int) {
 	})
 }
 
+// Bursts of n adds. Then a worker runs the keys.
+func burst(n, m int) {
+	q, keys := newWorkqueue(), newKeys(n)
+	var start time.Time
+	for done := -n; done < m; done += n {
+		if done == 0 {
+			start = time.Now()
+		}
+		for _, key := range keys {
+			q.Add(key)
+		}
+		for range keys {
+			key, _ := q.Get()
+			q.Forget(key)
+			q.Done(key)
+		}
+	}
+	tell(time.Since(start), (m+n-1)/n*n)
+}
+
 func again(n, m int) {
 	q := newWorkqueue()
 	measure(n, m, q.Add)
@@ -152,6 +172,7 @@ var commands = map[string]func(n, m int){
 	"repeat":        repeat,
 	"repeat-mapped": repeatMapped,
 	"cycle":         cycle,
+	"burst":         burst,
 	"again":         again,
 	"delayed":       delayed,
 }

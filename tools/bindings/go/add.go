@@ -52,9 +52,9 @@ func (q *Queue) AddWith(e Entry) (bool, error) {
 		return false, q.fail("add", e.Key, err)
 	}
 	r := q.request()
-	defer q.release(r)
-	e.fill(r.setAdd(cIocAdd, e.Key))
+	e.fill(r.setOne(cIocAdd, e.Key))
 	result, err := q.one(r, "add", e.Key)
+	q.release(r)
 	return result > 0, err
 }
 

@@ -40,6 +40,10 @@ type request struct {
 	attrs   cAttrs
 	specs   [cMaxLimiters]cLimiterSpec
 
+	// The structs of calls for the key in rec. Addresses stay, so that a call fills two fields.
+	ofKey  cAdd // an add, a touch or a done, which begins as an add does
+	getKey cGet
+
 	verb  uintptr
 	arg   unsafe.Pointer
 	errno syscall.Errno
@@ -52,16 +56,26 @@ type request struct {
 
 var requests = sync.Pool{New: func() any {
 	r := new(request)
+	r.ofKey = cAdd{
+		size:    uint32(unsafe.Sizeof(r.ofKey)),
+		keys:    oneKey(&r.rec, 0),
+		results: addressOf(unsafe.Pointer(&r.result)),
+	}
+	r.getKey = cGet{size: uint32(unsafe.Sizeof(r.getKey)), keys: oneKey(&r.rec, cMaxKey)}
 	r.try = func(fd uintptr) bool {
-		r.quick(fd)
+		r.errno = r.quick(fd)
 		r.tries++
 		return r.errno != syscall.EAGAIN
 	}
 	return r
 }}
 
+// Not inlined, so that request and release are.
+//
+//go:noinline
 func newRequest() *request { return requests.Get().(*request) }
 
+//go:noinline
 func (r *request) free() {
 	r.trim()
 	requests.Put(r)
@@ -74,20 +88,26 @@ func (r *request) trim() {
 	}
 }
 
-// request is newRequest for the calls of one key, which are the most frequent. One request stays at
+// request is newRequest for the calls of keys, which are the most frequent. One request stays at
 // the queue: this costs less than the pool, which finds out on which processor it is.
 func (q *Queue) request() *request {
-	if r := q.spare.Swap(nil); r != nil {
-		return r
+	if q.busy.CompareAndSwap(false, true) {
+		return q.own
 	}
 	return newRequest()
 }
 
 func (q *Queue) release(r *request) {
-	r.trim()
-	if !q.spare.CompareAndSwap(nil, r) {
+	if r == q.own {
+		q.busy.Store(false)
+	} else {
 		r.free()
 	}
+}
+
+func (q *Queue) releaseMany(r *request) {
+	r.trim()
+	q.release(r)
 }
 
 // A call that a signal of the Go runtime ends is repeated. Calls do not wait, so that only a long
@@ -105,16 +125,16 @@ func (r *request) ioctl(fd uintptr) {
 // quick is ioctl for an add, a get, a done or a touch of one key, or of a few. The scheduler does not know of
 // the call, so no other goroutine runs on the processor meanwhile. This is right because the file
 // has O_NONBLOCK, and because the kernel handles a bounded number of keys and of delays in such a
-// call. The call can only sleep for memory, as any access to memory can that faults.
-func (r *request) quick(fd uintptr) {
+// call: a few times the queue's spin lock, whose holds are as bounded. The call can only sleep for
+// memory, as any access to memory can that faults.
+func (r *request) quick(fd uintptr) syscall.Errno {
 	for {
-		r.ret, _, r.errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, r.verb,
-			uintptr(r.arg))
-		if r.errno != syscall.EINTR {
-			break
+		_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, fd, r.verb, uintptr(r.arg))
+		if errno != syscall.EINTR {
+			runtime.KeepAlive(r)
+			return errno
 		}
 	}
-	runtime.KeepAlive(r)
 }
 
 func addressOf(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) }
@@ -148,23 +168,18 @@ func oneKey(words *[maxRec]uint64, keyLen int) cKeys {
 	}
 }
 
-// setAdd prepares an add, or a touch, of one key.
-func (r *request) setAdd(verb uintptr, key string) *cRec {
+// setOne prepares an add, a touch or a done of one key. It returns the record for other fields.
+func (r *request) setOne(verb uintptr, key string) *cRec {
 	rec := putRec(r.rec[:], key)
-	r.add = cAdd{
-		size:    uint32(unsafe.Sizeof(r.add)),
-		keys:    oneKey(&r.rec, len(key)),
-		results: addressOf(unsafe.Pointer(&r.result)),
-	}
-	r.result = 0
-	r.verb, r.arg = verb, unsafe.Pointer(&r.add)
+	r.ofKey.keys.size, r.ofKey.keys.count = uint32(recWords(len(key))*8), 1
+	r.verb, r.arg = verb, unsafe.Pointer(&r.ofKey)
 	return rec
 }
 
 // setGet prepares a get of one key that does not wait.
 func (r *request) setGet() {
-	r.get = cGet{size: uint32(unsafe.Sizeof(r.get)), keys: oneKey(&r.rec, cMaxKey)}
-	r.verb, r.arg = cIocGet, unsafe.Pointer(&r.get)
+	r.getKey.keys.size, r.getKey.keys.count = uint32(len(r.rec)*8), 1
+	r.verb, r.arg = cIocGet, unsafe.Pointer(&r.getKey)
 }
 
 // setDone prepares the end of one run.

@@ -44,10 +44,16 @@ type end struct {
 }
 
 // Done ends the run. Failures of the key stay if the queue's limiter uses them, see Forget.
-func (it Item) Done() error { return it.end(end{outcome: Done}) }
+func (it Item) Done() error {
+	_, err := it.finish(Done, 0)
+	return err
+}
 
 // Forget ends the run, and resets the key's failures: the usual end of a run without error.
-func (it Item) Forget() error { return it.end(end{outcome: Forget}) }
+func (it Item) Forget() error {
+	_, err := it.finish(Forget, 0)
+	return err
+}
 
 // Retry ends a run that failed. The key runs again after the delay of the queue's limiter. If it
 // failed more often in a row than the queue retries, it is parked with the reason why, which can
@@ -70,9 +76,9 @@ func (it Item) Touch() error {
 		return errNoItem
 	}
 	r := it.q.request()
-	defer it.q.release(r)
-	r.setAdd(cIocTouch, it.Key).token = it.token
+	r.setOne(cIocTouch, it.Key).token = it.token
 	_, err := it.q.one(r, "touch", it.Key)
+	it.q.release(r)
 	return err
 }
 
@@ -83,13 +89,31 @@ func (it Item) end(e end) error {
 
 // result ends the run, and returns what the key is then.
 func (it Item) result(e end) (int32, error) {
+	if e.why == nil {
+		return it.finish(e.outcome, e.delay)
+	}
 	if it.q == nil {
 		return 0, errNoItem
 	}
 	r := it.q.request()
-	defer it.q.release(r)
 	r.setDone(it, e)
-	return it.q.one(r, "done", it.Key)
+	result, err := it.q.one(r, "done", it.Key)
+	it.q.release(r)
+	return result, err
+}
+
+// finish ends the run without a reason, as most runs end.
+func (it Item) finish(o Outcome, delay time.Duration) (int32, error) {
+	q := it.q
+	if q == nil {
+		return 0, errNoItem
+	}
+	r := q.request()
+	rec := r.setOne(cIocDone, it.Key)
+	rec.token, rec.flags, rec.delay = it.token, uint16(o), int64(delay)
+	result, err := q.one(r, "done", it.Key)
+	q.release(r)
+	return result, err
 }
 
 func reasonOf(why error) cReasonRec {
@@ -130,7 +154,6 @@ func (q *Queue) Get(ctx context.Context) (Item, error) {
 		return Item{}, err
 	}
 	r := q.request()
-	defer q.release(r)
 	r.setGet()
 	err := error(syscall.EAGAIN)
 	if !q.waited.Load() {
@@ -139,21 +162,25 @@ func (q *Queue) Get(ctx context.Context) (Item, error) {
 	if err == syscall.EAGAIN {
 		err = q.wait(ctx, r)
 	}
-	if err != nil {
-		return Item{}, q.fail("get", "", err)
+	return q.got(r, err)
+}
+
+// got returns the item of a get, and releases the request.
+func (q *Queue) got(r *request, err error) (it Item, _ error) {
+	if err == nil {
+		it = q.itemOf(r.rec[:])
+	} else {
+		err = q.fail("get", "", err)
 	}
-	return q.itemOf(r.rec[:]), nil
+	q.release(r)
+	return it, err
 }
 
 // TryGet takes the next key, or fails with [ErrEmpty] if no key is ready.
 func (q *Queue) TryGet() (Item, error) {
 	r := q.request()
-	defer q.release(r)
 	r.setGet()
-	if err := q.quick(r); err != nil {
-		return Item{}, q.fail("get", "", err)
-	}
-	return q.itemOf(r.rec[:]), nil
+	return q.got(r, q.quick(r))
 }
 
 // doneGet ends a run and takes the next key in one call. The call does not wait.

@@ -100,7 +100,7 @@ func (q *Queue) AddMany(entries []Entry) ([]Result, error) {
 	}
 	results := make([]Result, len(entries))
 	r := q.request()
-	defer q.release(r)
+	defer q.releaseMany(r)
 	r.grow(min(words, cMaxArray/8), len(entries))
 	for first := 0; first < len(entries); {
 		count, at := 0, 0
@@ -142,7 +142,7 @@ func (q *Queue) TouchMany(items []Item) ([]error, error) {
 func (q *Queue) ofItems(op string, verb uintptr, items []Item, o Outcome) ([]error, error) {
 	errs := make([]error, len(items))
 	r := q.request()
-	defer q.release(r)
+	defer q.releaseMany(r)
 	r.grow(min(wordsOf(items), cMaxArray/8), len(items))
 	for first := 0; first < len(items); {
 		count, at := r.putItems(items[first:], o)
@@ -196,7 +196,7 @@ func (q *Queue) DoneGetMany(ctx context.Context, items []Item, o Outcome, n int)
 		return next, errs, err
 	}
 	r := q.request()
-	defer q.release(r)
+	defer q.releaseMany(r)
 	r.grow(words+cMaxOut/8, len(items))
 	r.putItems(items, o)
 	r.done = cDone{
@@ -270,7 +270,7 @@ func (q *Queue) GetMany(ctx context.Context, n int) ([]Item, error) {
 		return nil, q.fail("get", "", syscall.EINVAL)
 	}
 	r := q.request()
-	defer q.release(r)
+	defer q.releaseMany(r)
 	r.grow(cMaxOut/8, 0)
 	r.get = cGet{size: uint32(unsafe.Sizeof(r.get)), keys: outTo(r.buf, n)}
 	r.verb, r.arg = cIocGet, unsafe.Pointer(&r.get)

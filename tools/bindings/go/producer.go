@@ -110,6 +110,7 @@ func (p *Producer) mapQueue() error {
 		return err
 	}
 	p.mapped, p.page = mapped, (*cMapPage)(unsafe.Pointer(&mapped[0]))
+	p.r.ofKey.marks = addressOf(unsafe.Pointer(&p.r.mark))
 	return nil
 }
 
@@ -299,10 +300,7 @@ func (p *Producer) call(key string) (bool, error) {
 		return false, p.q.fail("add", key, err)
 	}
 	generation := p.generation()
-	p.r.setAdd(cIocAdd, key)
-	if p.page != nil {
-		p.r.add.marks = addressOf(unsafe.Pointer(&p.r.mark))
-	}
+	p.r.setOne(cIocAdd, key)
 	result, err := p.q.one(p.r, "add", key)
 	if err != nil {
 		return false, err

@@ -28,7 +28,8 @@ type Queue struct {
 	// The number of calls that use the descriptor, and closedBit after Close. The last of these
 	// closes the descriptor. It is a part of what conn.Control does, which costs more.
 	users atomic.Int64
-	spare atomic.Pointer[request] // see request()
+	own   *request    // see request()
+	busy  atomic.Bool // the request is in use
 
 	// One goroutine at a time waits in the runtime's poller, because a deadline, by which its
 	// context ends its wait, is one of the file. The others wait for their turn.
@@ -293,7 +294,7 @@ func newQueue(fd int, name string, access int) (*Queue, error) {
 	}
 	q := &Queue{
 		name: name, fd: uintptr(fd), file: file, conn: conn, access: access,
-		turn: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), own: newRequest(),
 	}
 	q.alive, q.end = context.WithCancel(context.Background())
 	return q, nil
@@ -334,6 +335,10 @@ func (q *Queue) leave() error {
 	if q.users.Add(-1) != closedBit {
 		return nil
 	}
+	return q.closeFile()
+}
+
+func (q *Queue) closeFile() error {
 	// A call that begins after Close leaves too, perhaps ahead of the last user.
 	if err := q.file.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
@@ -361,10 +366,10 @@ func (q *Queue) quick(r *request) error {
 	if !q.enter() {
 		return ErrClosed
 	}
-	r.quick(q.fd)
+	errno := r.quick(q.fd)
 	q.leave()
-	if r.errno != 0 {
-		return r.errno
+	if errno != 0 {
+		return errno
 	}
 	return nil
 }

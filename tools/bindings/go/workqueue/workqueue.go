@@ -31,7 +31,7 @@
 //     Config.OnError, and returns shutdown. From then on, or from a call of ShuttingDown on, adds
 //     have no effect. [wq.Queue.Reopen] waits for the next queue of the name.
 //   - If an item still waits, an add of it by this process makes no call, see [wq.Producer]. The
-//     queue's own statistics do not count it as coalesced.
+//     queue's own statistics do not count it as coalesced. The first such add is a call.
 //   - Forget of an item that this Queue holds reaches the queue with its Done.
 //   - Done of an item that this Queue does not hold has no effect.
 //   - The order is an attribute of the queue. Config.Touch is called as Touch of client-go's Queue,
@@ -128,21 +128,16 @@ type Queue[T comparable] struct {
 	stop   context.CancelFunc
 	users  atomic.Int32 // calls of Get and Done with a key that is not in held
 
+	repeats  atomic.Bool // an item was added while it waited
 	adds     sync.Mutex
-	producer *wq.Producer // by which repeat adds need no call
+	producer *wq.Producer // by which repeat adds need no call, or nil
 
 	mu   sync.Mutex
-	idle sync.Cond     // no item is held, or wait has changed
-	held map[T]holding // what Get returned and Done has not ended
-	wait bool          // ShutDownWithDrain waits until no item is held
+	idle sync.Cond   // no item is held, or wait has changed
+	held holdings[T] // what Get returned and Done has not ended
+	wait bool        // ShutDownWithDrain waits until no item is held
 
 	late late
-}
-
-// A holding is an item that is held.
-type holding struct {
-	wq.Item
-	forget bool // Forget was called: Done makes one call for both
 }
 
 type realClock struct{}
@@ -170,12 +165,7 @@ func New[T comparable](q *wq.Queue, c Config[T]) (*Queue[T], error) {
 	if c.Codec == nil {
 		return nil, errors.New("workqueue: Config.Codec is not set")
 	}
-	producer, err := q.Producer(wq.ProducerConfig{})
-	if err != nil {
-		return nil, err
-	}
-	made := &Queue[T]{q: q, c: c, clock: c.Clock, producer: producer,
-		held: make(map[T]holding)}
+	made := &Queue[T]{q: q, c: c, clock: c.Clock}
 	made.idle.L = &made.mu
 	made.local, _ = c.Codec.(*local[T])
 	made.ctx, made.cancel = context.WithCancel(context.Background())
@@ -299,14 +289,36 @@ func (q *Queue[T]) touch(item T, e wq.Entry, fresh bool) {
 	}
 }
 
-// addEntry adds by the producer, which remembers keys that were added without a delay.
+// addEntry adds a key. From the first add of an item that waits on, the producer adds keys without
+// a delay, and remembers them. Before that its map would cost each get and save no call.
 func (q *Queue[T]) addEntry(e wq.Entry) (bool, error) {
-	if e.Delay != 0 || e.Priority != 0 || e.Flags != 0 {
-		return q.q.AddWith(e)
+	plain := e.Delay == 0 && e.Priority == 0 && e.Flags == 0
+	if plain && q.repeats.Load() {
+		return q.addByProducer(e.Key)
 	}
+	fresh, err := q.q.AddWith(e)
+	if plain && !fresh && err == nil {
+		q.repeats.Store(true)
+	}
+	return fresh, err
+}
+
+func (q *Queue[T]) addByProducer(key string) (bool, error) {
 	q.adds.Lock()
 	defer q.adds.Unlock()
-	return q.producer.Add(e.Key)
+	if q.producer == nil {
+		if q.isDown() {
+			return false, wq.ErrClosed
+		}
+		producer, err := q.q.Producer(wq.ProducerConfig{})
+		if err != nil {
+			// For example there are too many files. The next repeat add tries again.
+			q.repeats.Store(false)
+			return q.q.Add(key)
+		}
+		q.producer = producer
+	}
+	return q.producer.Add(key)
 }
 
 func isDown(err error) bool {
@@ -340,9 +352,8 @@ func (q *Queue[T]) AddRateLimited(item T) {
 		// The limiter must not count the failures from before Forget.
 		q.forget(item)
 		q.mu.Lock()
-		if it, ok := q.held[item]; ok {
+		if it := q.held.find(item); it != nil {
 			it.forget = false
-			q.held[item] = it
 		}
 		q.mu.Unlock()
 	}
@@ -356,13 +367,12 @@ func (q *Queue[T]) Forget(item T) {
 		return
 	}
 	q.mu.Lock()
-	it, held := q.held[item]
-	if held {
+	it := q.held.find(item)
+	if it != nil {
 		it.forget = true
-		q.held[item] = it
 	}
 	q.mu.Unlock()
-	if !held || q.late.n.Load() > 0 {
+	if it == nil || q.late.n.Load() > 0 {
 		q.forget(item)
 	}
 }
@@ -371,7 +381,8 @@ func (q *Queue[T]) Forget(item T) {
 func (q *Queue[T]) forgotten(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.held[item].forget
+	it := q.held.find(item)
+	return it != nil && it.forget
 }
 
 func (q *Queue[T]) forget(item T) {
@@ -434,7 +445,7 @@ func (q *Queue[T]) GetRun() (item T, run wq.Item, shutdown bool) {
 			continue
 		}
 		q.mu.Lock()
-		q.held[item] = holding{Item: it}
+		q.held.put(item, it)
 		if q.c.Metrics != nil {
 			q.c.Metrics.get(item, q.clock.Now())
 		}
@@ -467,7 +478,7 @@ func (q *Queue[T]) closeIfIdle() {
 		return
 	}
 	q.mu.Lock()
-	idle := len(q.held) == 0 && q.users.Load() == 0
+	idle := q.held.n == 0 && q.users.Load() == 0
 	q.mu.Unlock()
 	if !idle {
 		return
@@ -485,24 +496,25 @@ func (q *Queue[T]) closeIfIdle() {
 // Done ends the processing of the item. If it was added meanwhile, it is ready again.
 func (q *Queue[T]) Done(item T) {
 	q.mu.Lock()
-	it, ok := q.held[item]
+	it, ok := q.held.take(item)
 	if ok {
 		q.users.Add(1)
-		delete(q.held, item)
 		if q.c.Metrics != nil {
 			q.c.Metrics.done(item, q.clock.Now())
 		}
 	}
-	last := len(q.held) == 0 && q.wait
+	last := q.held.n == 0 && q.wait
 	q.mu.Unlock()
 	if !ok {
 		return
 	}
-	end := it.Done
+	var err error
 	if it.forget {
-		end = it.Forget
+		err = it.Forget()
+	} else {
+		err = it.Done()
 	}
-	if err := end(); err != nil && !isDown(err) && !errors.Is(err, wq.ErrStale) {
+	if err != nil && !isDown(err) && !errors.Is(err, wq.ErrStale) {
 		q.c.OnError("done", item, err)
 	}
 	q.users.Add(-1)
@@ -557,7 +569,9 @@ func (q *Queue[T]) endAdds() {
 	}
 	q.stop()
 	q.adds.Lock()
-	q.producer.Close()
+	if q.producer != nil {
+		q.producer.Close()
+	}
 	q.adds.Unlock()
 	if q.delays != nil {
 		q.delays.stop()
@@ -579,7 +593,7 @@ func (q *Queue[T]) ShutDownWithDrain() {
 	}
 	q.mu.Lock()
 	q.wait = true
-	for len(q.held) > 0 && q.wait {
+	for q.held.n > 0 && q.wait {
 		q.idle.Wait()
 	}
 	q.mu.Unlock()

@@ -39,6 +39,7 @@ import wq  # noqa: E402
 import wq._items  # noqa: E402
 import wq._item  # noqa: E402
 import wq._queue  # noqa: E402
+import wq._work  # noqa: E402
 
 LONG = 60.0             # seconds until a wait that must end is given up
 FAST = wq.exponential(0.001, 0.001)
@@ -451,6 +452,39 @@ class Runs(Case):
         item.done()
         self.assertEqual(1, self.q.stat().dones)
 
+    def test_first_get_in_a_child_of_fork_warns(self) -> None:
+        def warnings_of(call: Callable[[], object]) -> list[str]:
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                call()
+            return [str(one.message) for one in seen if one.category is RuntimeWarning]
+
+        def step() -> None:
+            loop = iter(self.q)
+            next(loop).done()
+
+        gets: list[Callable[[], object]] = [
+            lambda: self.q.get(timeout=0).done(), lambda: self.q.get_many(1, timeout=0).done(),
+            step]
+        for get in gets:
+            self.q.add_many(["a", "b", "c"])
+            self.assertEqual([], warnings_of(get))
+            pid = os.fork()
+            if not pid:
+                status = 1
+                try:
+                    self.assertEqual([], warnings_of(lambda: self.q.add("e")))
+                    text, = warnings_of(get)
+                    self.assertIn(f"the process {os.getppid()} opened <wq.Queue", text)
+                    self.assertEqual([], warnings_of(get))
+                    with self.q.open_same() as own:
+                        self.assertEqual([], warnings_of(lambda: own.get(timeout=0).done()))
+                    status = 0
+                finally:
+                    os._exit(status)
+            self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            self.assertEqual(0, self.q.stat().ready)
+
     def test_queue_and_item_are_not_copied(self) -> None:
         copies: list[Callable[[object], object]] = [copy.copy, copy.deepcopy, pickle.dumps]
         self.add("a")
@@ -526,16 +560,30 @@ class Gets(Case):
             q.add("a")
             q.get(timeout=0).done()
 
-    def test_ctrl_c_ends_a_loop_and_drain(self) -> None:
+    def test_ctrl_c_ends_wait_key_and_drain(self) -> None:
         with self.named("python-int") as q:
             q.add("held")
             with q.get():
-                for code in ("for item in q: pass", 'q.wait_key("held")', "q.drain()"):
+                for code in ('q.wait_key("held")', "q.drain()"):
                     with python(f'q = wq.open("python-int")\n{code}') as process:
                         eventually(lambda: q.stat().consumers == 2 and waits(process.pid))
                         process.send_signal(signal.SIGINT)
                         text = process.communicate(timeout=LONG)[1]
                     self.assertTrue(text.rstrip().endswith("KeyboardInterrupt"), (code, text))
+
+    def test_ctrl_c_ends_a_loop_without_a_traceback(self) -> None:
+        loop = "for item in q: item.done()"
+        caught = f"try:\n  {loop}\nexcept KeyboardInterrupt: print('caught')"
+        prompt = f"sys.ps1 = '>'\n{loop}"
+        with self.named("python-int") as q:
+            for code, status, out, err in ((loop, 130, "", ""), (caught, 0, "caught\n", ""),
+                                           (prompt, -signal.SIGINT, "", "KeyboardInterrupt")):
+                with self.subTest(code), python(f'q = wq.open("python-int")\n{code}') as process:
+                    eventually(lambda: q.stat().consumers == 2 and waits(process.pid))
+                    process.send_signal(signal.SIGINT)
+                    output = process.communicate(timeout=LONG)
+                    self.assertEqual((status, out, err), (process.returncode, output[0],
+                                                          output[1][-18:].strip()))
 
     def test_signal_handlers_run_and_the_wait_goes_on_with_its_timeout(self) -> None:
         calls = []
@@ -1713,6 +1761,205 @@ class Asyncio(Case):
         self.assertEqual(before, descriptors())
 
 
+class Workers(Case):
+    """wq.work() in a process of its own, with a queue of this name."""
+
+    NAME = "python-work"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.q.close()
+        self.q = self.named(self.NAME, limiter=FAST, max_retries=1)
+        self.dir = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def workers(self, body: str, processes: int = 1) -> contextlib.AbstractContextManager[
+            subprocess.Popen[str]]:
+        """A process that works with fn(item) of this body. Prints what the call returns."""
+        return python("import os, pathlib, signal, time\n"
+                      f"def fn(item):\n  {body}\n"
+                      f"print(wq.work(fn, {self.NAME!r}, processes={processes}))")
+
+    @property
+    def hold(self) -> str:
+        """The body of a function that returns when go() was called."""
+        return f"while not os.path.exists({str(self.dir / 'go')!r}): time.sleep(0.001)"
+
+    def go(self) -> None:
+        (self.dir / "go").touch()
+
+    def holders(self) -> set[int]:
+        return {info.holder for info in self.q.keys() if wq.KeyState.PROCESSING in info.state}
+
+    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str, str]:
+        out, err = process.communicate(timeout=LONG)
+        return process.returncode, out, err
+
+    def test_each_process_is_a_consumer_until_the_shut_down(self) -> None:
+        with self.workers(self.hold, processes=3) as process:
+            self.add(*(str(n) for n in range(5)))
+            eventually(lambda: len(self.holders()) == 3)
+            self.assertNotIn(process.pid, self.holders())
+            self.assertEqual((3, 4), (self.q.stat().processing, self.q.stat().consumers))
+            self.q.shut_down()
+            self.go()
+            self.assertEqual((0, "None\n", ""), self.ended(process))
+        self.assertEqual(5, self.q.stat().dones)
+
+    def test_default_is_a_process_for_each_cpu(self) -> None:
+        cpus = len(os.sched_getaffinity(0))
+        with python(f"print(wq.work(print, {self.NAME!r}))") as process:
+            eventually(lambda: self.q.stat().consumers == 1 + cpus)
+            self.q.shut_down()
+            self.assertEqual((0, "None\n", ""), self.ended(process))
+
+    def test_raising_function_is_logged_and_retried_by_the_rules_of_the_queue(self) -> None:
+        with self.workers("raise LookupError('no such user')") as process:
+            self.add("bob")
+            eventually(lambda: self.q.stat().parked)
+            self.q.shut_down()
+            status, out, err = self.ended(process)
+        self.assertEqual((0, "None\n"), (status, out))
+        self.assertEqual(2, err.count("the run of 'bob' failed\nTraceback"), err)
+        self.assertEqual(2, err.count("\nLookupError: no such user\n"), err)
+        info = self.q.query("bob")
+        self.assertEqual(("LookupError: no such user", 2), (info.reason, info.failures))
+
+    def test_function_can_end_the_run_itself(self) -> None:
+        with self.workers("item.give_up('never')") as process:
+            self.add("bob")
+            eventually(lambda: self.q.stat().parked)
+            self.q.shut_down()
+            self.assertEqual((0, "None\n", ""), self.ended(process))
+        self.assertEqual("never", self.q.query("bob").reason)
+
+    def test_lost_lease_ends_no_worker(self) -> None:
+        with self.named("python-lease", lease=0.2) as q:
+            with python("import time\ndef fn(item):\n while not item.given_back:\n"
+                        "  item.touch()\n  time.sleep(1)\n"
+                        "print(wq.work(fn, 'python-lease', processes=2))") as process:
+                q.add("a")
+                eventually(lambda: q.stat().dones == 1)
+                q.shut_down()
+                status, out, err = self.ended(process)
+            self.assertEqual((0, "None\n"), (status, out))
+            self.assertIn("wq._lib.Stale:", err)
+            self.assertNotIn("starts in", err)
+
+    def test_dead_worker_is_replaced_after_a_pause_that_grows(self) -> None:
+        with self.workers("os.kill(os.getpid(), signal.SIGKILL) if item.text == 'kill' else None") \
+                as process:
+            for number in range(3):
+                self.add("kill")
+                eventually(lambda: self.q.stat().given_back == number + 1)
+                self.q.cancel("kill")
+            self.add("last")
+            eventually(lambda: self.q.stat().dones == 1)
+            self.q.shut_down()
+            status, out, err = self.ended(process)
+        self.assertEqual((0, "None\n"), (status, out))
+        pauses = [line.split("ended by signal 9, and the next starts in ")[1]
+                  for line in err.splitlines()]
+        self.assertEqual(["0.1 s", "0.2 s", "0.4 s"], pauses[:3])
+
+    def test_workers_take_the_new_queue_of_a_removed_one(self) -> None:
+        with self.workers("pass") as process:
+            eventually(lambda: self.q.stat().consumers == 2)
+            self.q.unlink()
+            with wq.open(self.NAME, create=True) as new:
+                new.add("a")
+                eventually(lambda: new.stat().dones == 1)
+                new.shut_down()
+                status, out, err = self.ended(process)
+        self.assertEqual((0, "None\n"), (status, out))
+        self.assertIn("the queue was unlinked", err)
+        self.assertNotIn("Traceback", err)
+
+    def test_sigterm_lets_each_worker_finish_its_key(self) -> None:
+        with self.workers(self.hold, processes=2) as process:
+            self.add("a", "b", "c")
+            eventually(lambda: self.q.stat().processing == 2)
+            # As systemd and timeout do it, also to the workers.
+            for pid in (process.pid, *self.holders(), process.pid):
+                os.kill(pid, signal.SIGTERM)
+            self.go()
+            self.assertEqual((0, f"{signal.SIGTERM}\n", ""), self.ended(process))
+        stat = self.q.stat()
+        self.assertEqual((2, 1, 0), (stat.dones, stat.ready, stat.given_back))
+
+    def test_sigint_gives_the_keys_back_at_once_without_a_traceback(self) -> None:
+        for to_the_group in False, True:
+            with self.subTest(to_the_group), self.workers(self.hold, processes=2) as process:
+                self.q.add_many(["a", "b"])
+                eventually(lambda: self.q.stat().processing == 2)
+                pids = self.holders() if to_the_group else set()
+                for pid in (*pids, process.pid):
+                    os.kill(pid, signal.SIGINT)
+                self.assertEqual((0, f"{signal.SIGINT}\n", ""), self.ended(process))
+            stat = self.q.stat()
+            self.assertEqual((2, 0, 0), (stat.ready, stat.failed, stat.given_back))
+
+    def test_signals_end_idle_workers(self) -> None:
+        for number in signal.SIGTERM, signal.SIGINT:
+            with self.subTest(number), self.workers("pass", processes=2) as process:
+                eventually(lambda: self.q.stat().consumers == 3)
+                process.send_signal(number)
+                self.assertEqual((0, f"{number}\n", ""), self.ended(process))
+
+    def test_handlers_of_signals_are_set_again(self) -> None:
+        self.q.shut_down()
+        with python("import signal\nsignal.signal(signal.SIGTERM, print)\n"
+                    f"wq.work(print, {self.NAME!r}, processes=2)\n"
+                    "for name in 'SIGTERM', 'SIGINT', 'SIGCHLD':\n"
+                    " print(signal.getsignal(getattr(signal, name)))\n"
+                    "print(signal.set_wakeup_fd(-1), signal.pthread_sigmask(0, []))") as process:
+            status, out, err = self.ended(process)
+        self.assertEqual((0, ""), (status, err))
+        self.assertRegex(out, "^<built-in function print>\n<built-in .*default_int_handler>\n"
+                              "((Handlers.)?SIG_DFL|0)\n-1 set[(][)]\n$")
+
+    def test_wait_for_signals_ends_once_for_each_and_misses_none(self) -> None:
+        old = signal.signal(signal.SIGALRM, lambda *_: None)
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        with wq._work._Signals() as signals:
+            poller = select.poll()
+            for number in signal.SIGALRM, signal.SIGTERM:
+                signal.set_wakeup_fd(signals._pipe[1])
+                os.kill(os.getpid(), number)    # before the wait
+                signal.set_wakeup_fd(-1)        # as asyncio in the function
+                start = time.monotonic()
+                signals.poll(poller, LONG)
+                self.assertLess(time.monotonic() - start, LONG)
+                self.assertEqual([], poller.poll(0))
+            self.assertEqual([signal.SIGTERM], signals.seen)
+
+    def test_workers_end_after_a_kill_of_their_parent(self) -> None:
+        with self.workers(self.hold, processes=2) as process:
+            self.add("a")
+            eventually(lambda: self.q.stat().processing == 1 and self.q.stat().consumers == 3)
+            process.kill()
+            process.wait(LONG)
+            eventually(lambda: self.q.stat().consumers == 2)
+            self.go()
+            eventually(lambda: self.q.stat().consumers == 1)
+        self.assertEqual(1, self.q.stat().dones)
+
+    def test_workers_open_a_private_queue_again(self) -> None:
+        with python("q = wq.open()\nq.add_many(['a', 'b'])\n"
+                    "def fn(item):\n"
+                    " if item.text != 'c': q.add('c')\n"
+                    " elif q.stat().dones >= 2: q.shut_down()\n"
+                    "print(wq.work(fn, q, processes=2), q.stat().dones >= 3, q.stat().held)") \
+                as process:
+            self.assertEqual((0, "None True 0\n", ""), self.ended(process))
+
+    def test_wrong_arguments_raise_in_the_caller(self) -> None:
+        with self.raises(FileNotFoundError, errno.ENOENT, "no such queue"):
+            wq.work(print, "python-none")
+        for number in 0, -1:
+            with self.assertRaisesRegex(ValueError, "processes is"):
+                wq.work(print, self.NAME, processes=number)
+
+
 class Examples(Case):
     def test_sample_delivers_and_parks(self) -> None:
         sample = str(TOP / "tools/samples/mail.py")
@@ -1731,7 +1978,7 @@ class Examples(Case):
                 self.assertEqual("LookupError: no such user", q.query("nobody").reason)
             eventually(lambda: waits(worker.pid))
             worker.send_signal(signal.SIGINT)
-            worker.wait(LONG)
+            self.assertEqual("", worker.communicate(timeout=LONG)[1])
         self.assertEqual(["deliver to alice\n", "deliver to bob\n"] +
                          [f"nobody: no such user, failure {n}\n" for n in range(1, 5)], lines)
 
@@ -1739,7 +1986,7 @@ class Examples(Case):
 def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite,
                _: object) -> unittest.TestSuite:
     """The docstrings' examples, too."""
-    for module in (wq, wq._queue, wq._item, wq._items, wq._producer):
+    for module in (wq, wq._queue, wq._item, wq._items, wq._producer, wq._work):
         tests.addTest(doctest.DocTestSuite(module))
     return tests
 

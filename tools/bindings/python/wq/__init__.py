@@ -17,6 +17,8 @@ dies go to another one. A run can happen twice, so the work must be idempotent. 
 deliver to alice
 deliver to bob
 
+work() calls a function for each key, in several processes.
+
 The package adds, gets and ends runs by the ioctls of wq(4), and calls libwq for the rest. Queue,
 Item and open() describe the calls and their errors.
 """
@@ -25,17 +27,19 @@ from ._abi import (VERSION as __version__, WQ_NO_AGEING as NO_AGEING, AddFlag, A
                    Order, Pause, QueueInfo, Result, Source, SourceFlag, SourceState, Stat, State)
 from ._items import Items
 from ._item import Item
-from ._lib import KeysFailed, Key, ShutDown, Stale, UnknownKey
+from ._lib import Interrupted, KeysFailed, Key, ShutDown, Stale, UnknownKey
 from ._limiter import Limiter, bucket, exponential, fast_slow, max_of, max_wait
 from ._producer import Producer
 from ._queue import Access, Queue, info, open, queues, unlink
 from ._source import Watched, bpf, fs, net
+from ._work import work
 
 __all__ = [
     "Access", "AddFlag", "Attributes", "Items", "KeysFailed", "End", "FsEvent", "Histogram",
-    "Info", "Item", "Key", "KeyInfo", "KeyState", "Limiter", "LimiterKind", "LimiterSpec",
+    "Info", "Interrupted", "Item", "Key", "KeyInfo", "KeyState", "Limiter", "LimiterKind",
+    "LimiterSpec",
     "NO_AGEING", "NetTable", "Order", "Pause", "Producer", "Queue", "QueueInfo", "Result",
     "ShutDown", "Source", "SourceFlag", "SourceState", "Stale", "Stat", "State", "UnknownKey",
     "Watched", "__version__", "bpf", "bucket", "exponential", "fast_slow", "fs", "info",
-    "max_of", "max_wait", "net", "open", "queues", "unlink",
+    "max_of", "max_wait", "net", "open", "queues", "unlink", "work",
 ]

@@ -31,10 +31,17 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+def pid() -> int:
+    """os.getpid() without a system call."""
+    return _pid
+
+
 class Consumer(Protocol):
     """The part of a queue that its items use."""
 
     def fileno(self) -> int: ...
+
+    def _get_fd(self) -> int: ...
 
     @property
     def closed(self) -> bool: ...

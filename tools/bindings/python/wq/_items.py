@@ -242,7 +242,7 @@ class Items(Sequence[Item]):
 def get(queue: Consumer, most: int, timeout: int, ending: Call | None = None) -> Items:
     """Get keys, see Queue.get_many(). ending: keys whose runs end before, in the same call."""
     items: list[Item] = []
-    fd, most = queue.fileno(), in_range("most", most)
+    fd, most = queue._get_fd(), in_range("most", most)
     array = _calls.of_many()
     try:
         if ending:

@@ -70,6 +70,14 @@ class KeysFailed(OSError):
     failed: list[tuple[bytes, OSError]]
 
 
+class Interrupted(SystemExit, KeyboardInterrupt):
+    """Ctrl-C during the wait of a loop over a queue.
+
+    A program that does not catch this KeyboardInterrupt ends with the status 130, and without a
+    traceback.
+    """
+
+
 _CLASSES: dict[int, type[OSError]] = {errno.ESHUTDOWN: ShutDown, errno.ESTALE: Stale}
 
 # For errors whose usual text is about something else.

@@ -5,19 +5,21 @@ import dataclasses
 import errno
 import fcntl
 import os
+import signal
+import sys
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from . import _abi, _calls, _items, _source
+from . import _abi, _calls, _item, _items, _source
 from ._abi import (AddFlag, Attributes, End, Info, KeyInfo, KeyState, LimiterSpec, Order, Pause,
                    QueueInfo, Source, SourceFlag, Stat)
 from ._items import Items, Records
 from ._item import Item, Loop
-from ._lib import (Key, OneProcess, ShutDown, UnknownKey, call, checked, error_of, figures,
-                   checked_priority, in_range, key_bytes, key_text, lib, name_bytes, nanoseconds,
-                   timeout_ns, until, wait)
+from ._lib import (Interrupted, Key, OneProcess, ShutDown, UnknownKey, call, checked, error_of,
+                   figures, checked_priority, in_range, key_bytes, key_text, lib, name_bytes,
+                   nanoseconds, timeout_ns, until, wait)
 from ._limiter import Limiter, specs_of
 from ._producer import Producer
 from ._source import Watched
@@ -157,10 +159,16 @@ class Queue(OneProcess):
     at the next step or at the end of the loop. So list(queue) loses no key. If the queue is shut
     down, which would drop a retry, this consumer holds the key until it is closed.
 
+    After fork(), a child that uses the queue of its parent is the same consumer: the keys that one of
+    them got are given back after both have ended. So the child's first get is a RuntimeWarning. Adds
+    in the child are right. open() and open_same() make a consumer of its own, as work() does.
+
     A key is str, bytes or a path, times are seconds, and a timeout is None to wait without a limit,
     or 0 not to wait. Signal handlers of Python run during a wait, which goes on unless the handler
-    raises, so Ctrl-C ends it. A key that is empty or longer than 1,024 bytes raises ValueError, and
-    any call after close() does. All other errors are OSError with the errno of the call, see wq(4):
+    raises, so Ctrl-C ends it. If Ctrl-C ends the wait of a loop, the KeyboardInterrupt is an
+    Interrupted, which ends a program without a traceback, unless Python is interactive. A key that
+    is empty or longer than 1,024 bytes raises ValueError, and any call after close() does. All other
+    errors are OSError with the errno of the call, see wq(4):
 
         BlockingIOError     EAGAIN: nothing is there, and the timeout is 0
         TimeoutError        ETIMEDOUT: nothing came in time
@@ -181,6 +189,7 @@ class Queue(OneProcess):
         self._name = name
         self._waiters: _aio.Waiters | None = None
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._pid = _item.pid()
         self._mode = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_NONBLOCK)
 
     def __repr__(self) -> str:
@@ -214,6 +223,15 @@ class Queue(OneProcess):
         if self._fd < 0:
             raise ValueError("the queue is closed")
         return self._fd
+
+    def _get_fd(self) -> int:
+        """The descriptor, for a get. Warns once in a child of fork()."""
+        if self._pid != _item.pid():
+            warnings.warn(f"the process {self._pid} opened {self!r}, and a child of it is the same "
+                          "consumer: the keys that it gets are given back after both have ended. "
+                          "Open the queue in the child", RuntimeWarning, stacklevel=3)
+            self._pid = _item.pid()
+        return self.fileno()
 
     def close(self) -> None:
         """Close this consumer. The keys that it holds are given back. Can be called again."""
@@ -392,7 +410,7 @@ class Queue(OneProcess):
         'RuntimeError: no such user'
         >>> q.close()
         """
-        fd = self.fileno()
+        fd = self._get_fd()
         item: Item | None = None
         getting = _calls.get_one(timeout_ns(timeout))
         try:
@@ -711,6 +729,11 @@ class ItemLoop(Loop):
             self._item = self._queue.get()
         except ShutDown:
             raise StopIteration from None
+        except KeyboardInterrupt as error:
+            # At the prompt of an interactive Python, a SystemExit would end it.
+            if type(error) is not KeyboardInterrupt or hasattr(sys, "ps1"):
+                raise
+            raise Interrupted(128 + signal.SIGINT) from error
         return self._item
 
 

@@ -26,7 +26,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOP / "tools/vm"))
 
-from wqvm import apt, build, cli, definition, guest, initramfs, jobs, modules  # noqa: E402
+from wqvm import apt, arch, build, cli, definition, guest, initramfs, jobs, modules  # noqa: E402
 from wqvm.output import FAILED, VmError, about  # noqa: E402
 
 
@@ -36,22 +36,21 @@ class Definitions(unittest.TestCase):
             made = definition.define(name)
             self.assertRegex(made.hash, "^[0-9a-f]{12}$", name)
             self.assertTrue(made.about, name)
-            self.assertIn(made.arch, ("x86", "um", "i386"), name)
+            self.assertEqual(made.foreign, made.arch not in ("x86", "um"), name)
 
     def test_fields_lists_and_comments(self) -> None:
         made = definition.parse("x", '# a comment\nabout="two words" # more\nfrom=source\n'
-                                'config="a b"\tminutes=8\nmake_args="A=1\n\tB=2"\nimage=\n')
+                                'config="a b"\tminutes=8\nmake_args="A=1\n\tB=2"\n')
         self.assertEqual("two words", made.about)
         self.assertEqual("source", made.origin)
         self.assertEqual(["a", "b"], made.config)
         self.assertEqual(["A=1", "B=2"], made.make_args)
         self.assertEqual(8, made.minutes)
-        self.assertFalse(made.image)
 
     def test_defaults(self) -> None:
         made = definition.parse("x", "from=packages")
-        self.assertEqual(("x86", "", [], 5, True),
-                         (made.arch, made.suite, made.patches, made.minutes, made.image))
+        self.assertEqual(("x86", "", [], 5),
+                         (made.arch, made.suite, made.patches, made.minutes))
 
     def test_nothing_is_executed(self) -> None:
         self.assertEqual("$(date)", definition.parse("x", "from=clang about='$(date)'").about)
@@ -67,8 +66,8 @@ class Definitions(unittest.TestCase):
 
     def test_refused(self) -> None:
         for text in ("from=source\nfor x in y; do :; done", "from=source colour=red", "from=nowhere",
-                     "about=x", "from=source minutes=many", "from=source image=n",
-                     "from=source about='open"):
+                     "about=x", "from=source minutes=many",
+                     "from=packages arch=sparc", "from=source about='open"):
             with self.subTest(text), self.assertRaisesRegex(VmError, "kernels/x"):
                 definition.parse("x", text)
 
@@ -97,9 +96,19 @@ class Definitions(unittest.TestCase):
             return " ".join(definition.parse("x", text).make_flags())
         self.assertEqual("CONFIG_DEBUG_INFO_BTF_MODULES=", flags("from=packages"))
         self.assertEqual("ARCH=um", flags("from=source arch=um"))
-        self.assertEqual("ARCH=i386 KBUILD_MODPOST_WARN=1", flags("from=source arch=i386 image="))
+        self.assertEqual("ARCH=arm64 CONFIG_DEBUG_INFO_BTF_MODULES=",
+                         flags("from=packages arch=arm64"))
         self.assertEqual("CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_FTRACE_MCOUNT_USE_OBJTOOL= LLVM=-19",
                          flags("from=clang llvm=-19"))
+
+
+    def test_modules_for_another_architecture_have_a_cross_compiler(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            made = definition.Kernel(definition.parse("x", "from=packages arch=s390"), Path(name))
+            self.assertNotIn("CROSS_COMPILE", " ".join(made.make_flags()))
+            Path(name, "compiler").mkdir()
+            self.assertIn(f"CROSS_COMPILE={name}/compiler/usr/bin/s390x-linux-gnu-",
+                          made.make_flags())
 
 
 class Versions(unittest.TestCase):
@@ -163,6 +172,8 @@ class Packages(unittest.TestCase):
         self.assertEqual("6.1.0-42-amd64", build.release_of("linux-headers-amd64", depends))
         self.assertEqual("7.3.4+deb13-amd64",
                          build.release_of("linux-headers-7.3.4+deb13-amd64", ["gcc-14"]))
+        self.assertEqual("6.1.0-42-686-pae", build.release_of(
+            "linux-headers-686-pae", ["linux-headers-6.1.0-42-common", "linux-headers-6.1.0-42-686-pae"]))
 
     def test_series_of_a_release(self) -> None:
         for release in ("7.3.4+deb13-amd64", "7.3-amd64", "7.3-rc7-amd64"):
@@ -369,8 +380,9 @@ class Guests(unittest.TestCase):
                                        out="ok 1 a\nnot ok 2 b\n"))
 
     def test_qemu(self) -> None:
-        def command(request: guest.Request, kvm: bool = False) -> str:
-            return " ".join(guest.qemu_arguments(request, Path("/k"), Path("/t"), Path("/a,b"), kvm))
+        def command(request: guest.Request, kvm: bool = False, name: str = "x86") -> str:
+            return " ".join(guest.qemu_arguments(request, arch.ARCHES[name], Path("/k"), Path("/t"),
+                                                 Path("/a,b"), kvm))
         cpu = "-cpu max,la57=off,erms=off,fsrm=off"
         text = command(guest.Request(smp="4", mem="512", cpu="cx16=off", append="x=1 y"))
         self.assertIn(f"-accel tcg,thread=multi {cpu},cx16=off -smp 4 -m 512", text)
@@ -384,14 +396,22 @@ class Guests(unittest.TestCase):
         self.assertIn(f"-accel tcg,thread=single {cpu} -plugin file=p.so,a=1 -smp 2",
                       command(guest.Request(plugin="p.so,a=1"), kvm=True))
         self.assertIn("-serial chardev:tty", command(guest.Request(shell=True)))
+        self.assertIn("-append console=ttyS0 mitigations=off init_on_alloc=0 no_timer_check ", text)
+        text = command(guest.Request(), name="s390")
+        for word in ("-machine s390-ccw-virtio ", "virtio-9p-ccw,fsdev=root", "console=ttysclp0 "):
+            self.assertIn(word, text)
+        self.assertNotIn("no_timer_check", text)
 
     def test_qemu_of_the_backports_emulates_on_debian_12(self) -> None:
-        def program(request: guest.Request, kvm: bool = False, release: str = "bookworm") -> str:
+        def program(request: guest.Request, kvm: bool = False, release: str = "bookworm",
+                    name: str = "x86") -> str:
             with unittest.mock.patch.object(guest, "codename", return_value=release), \
+                    unittest.mock.patch.object(guest, "install"), \
                     unittest.mock.patch.object(guest, "need_packages", side_effect=needed):
-                return guest.qemu_program(request, kvm)[0]
+                return guest.qemu_program(request, arch.ARCHES[name], kvm)[0]
 
         needed: list[object] = [Path("/r")]
+        self.assertEqual("/r/usr/bin/qemu-system-s390x", program(guest.Request(), name="s390"))
         own = "qemu-system-x86_64"
         self.assertEqual(f"/r/usr/bin/{own}", program(guest.Request()))
         self.assertEqual(own, program(guest.Request(), kvm=True))
@@ -402,6 +422,17 @@ class Guests(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as text:
             self.assertEqual(own, program(guest.Request()))
         self.assertIn("no network", text.getvalue())
+        # Debian 12's own QEMU for other architectures is not tried
+        with self.assertRaisesRegex(VmError, "no network"):
+            program(guest.Request(), name="s390")
+
+    def test_a_guest_of_another_architecture_has_no_shell(self) -> None:
+        kernel = definition.Kernel(definition.parse("x", "from=packages arch=arm64"), Path("/nix"))
+        request = guest.Request(shell=True, own_module=False, kernel="x")
+        with unittest.mock.patch.object(guest, "need_kernel", return_value=kernel), \
+                unittest.mock.patch.object(definition.Kernel, "image", Path("/nix/kernel")), \
+                self.assertRaisesRegex(VmError, "a shell needs"):
+            guest.run_guest(request)
 
     def test_user_mode_linux(self) -> None:
         words = guest.uml_command(guest.Request(mem="512", append="time-travel=inf-cpu"), Path("/k"),

@@ -2,7 +2,8 @@
 """Kernels for wq's modules to be built for, and guests to run them in.
 
 A guest is the host's own file system under another kernel: read-only below an overlay that
-is thrown away, but for one shared folder.
+is thrown away, but for one shared folder. A guest of another architecture has busybox and bash of
+Debian in place of the host's files.
 
 Why not virtme-ng? It boots a kernel on the host's files, too, and would replace guest.py and
 initramfs.py, a quarter of this package. The reasons for a tool of its own:
@@ -23,6 +24,7 @@ The modules, in the order of use:
 
     output, places      messages and errors, folders, the environment
     jobs                child processes, locks and temporary folders, with their ends
+    arch                the differences between architectures
     definition          kernels/*, and the kernels that are in the cache
     apt                 packages of any of Debian's suites
     build               kernels from packages, from source, by clang

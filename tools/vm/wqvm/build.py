@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import apt
+from .arch import Arch
 from .definition import Definition, Kernel, define, version_key
 from .jobs import install, lock, run, scratch, step, text_of
 from .output import VmError, say
 from .places import CACHE, JOBS, KERNELS
 
 _SBIN = dict(os.environ, PATH=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
+# The compiler of Debian 12.
+_GCC = "12"
 # Header packages expect to be installed below /.
 _INSTALLED = r"(?<![a-zA-Z0-9_.])/usr/(?:src|lib)/linux-(?:headers|kbuild)"
 
@@ -94,7 +97,7 @@ def move_paths(text: bytes, pattern: str, prefix: str) -> bytes:
 
 def _source_tree(definition: Definition, package: str) -> Path:
     """The unpacked, patched source of a package, shared by the kernels that use it."""
-    view = apt.view(definition.suite)
+    view = _view_of(definition)
     for name in view.depends(package):
         if re.fullmatch(r"linux-source-[0-9.]*", name):
             package = name
@@ -143,8 +146,6 @@ def _from_source(definition: Definition) -> Kernel:
     image, targets = "arch/x86/boot/bzImage", ["bzImage", "modules"]
     if definition.arch == "um":
         image, targets = "linux", ["linux", "modules"]
-    if not definition.image:
-        image, targets = "", ["modules_prepare"]
     tree = _source_tree(definition, definition.source)
     version = text_of(["make", "-s", "-C", tree, "kernelversion"]).strip()
     with _making(definition, version) as new:
@@ -164,8 +165,7 @@ def _from_source(definition: Definition) -> Kernel:
               # the check of exports takes a fifteenth, and the distribution has done it
               "cmd_check_local_export=:"],
              minutes=definition.minutes, progress=lambda: _compiled(new.log))
-        if image:
-            shutil.copy(new.kdir / image, new.folder / "kernel")
+        shutil.copy(new.kdir / image, new.folder / "kernel")
         shutil.copy(new.kdir / "include/config/kernel.release", new.folder / "release")
         _remove_objects(new.kdir)
     return Kernel(definition, new.entry)
@@ -185,7 +185,7 @@ def _remove_objects(kdir: Path) -> None:
 def release_of(headers: str, depends: list[str]) -> str:
     """The release that a package of headers is for; a meta package depends on it."""
     for name in depends:
-        if re.fullmatch(r"linux-headers-[0-9].*-amd64", name):
+        if re.fullmatch(r"linux-headers-[0-9].*(?<!-common)(?<!-common-rt)", name):
             return name.removeprefix("linux-headers-")
     return headers.removeprefix("linux-headers-")
 
@@ -195,8 +195,37 @@ def series_of(release: str) -> str:
     return re.sub(r"^(\d+\.\d+).*", r"\1", release)
 
 
+def need_compiler(arch: Arch) -> Path:
+    """The folder with an architecture's cross compiler.
+
+    Its packages stay out of the system, because they conflict with gcc-multilib. Binutils and libc
+    do not. The compiler looks for them beside itself.
+    """
+    install(f"binutils-{arch.triplet}", f"libc6-dev-{arch.debian}-cross")
+    folder = apt.need_packages(".", [
+        f"gcc-{arch.triplet}", f"gcc-{_GCC}-{arch.triplet}", f"cpp-{_GCC}-{arch.triplet}",
+        f"libgcc-{_GCC}-dev-{arch.debian}-cross"])
+    for target in (Path("/usr") / arch.triplet, *Path("/usr/bin").glob(f"{arch.triplet}-*")):
+        with contextlib.suppress(FileExistsError):
+            (folder / target.relative_to("/")).symlink_to(target)
+    return folder
+
+
+def cc(name: str) -> str:
+    """The compiler of programs for a kernel, with its options."""
+    arch = define(name).machine
+    prefix = f"{need_compiler(arch)}/usr/bin/{arch.triplet}-" if arch.triplet else ""
+    return prefix + arch.cc
+
+
+def _view_of(definition: Definition) -> apt.View:
+    """apt's view of the suite that has the packages of a kernel."""
+    return apt.view(definition.suite + (f":{definition.machine.debian}" if definition.foreign
+                                        else ""))
+
+
 def _from_packages(definition: Definition) -> Kernel:
-    view = apt.view(definition.suite)
+    view = _view_of(definition)
     # the newest package that matches
     matching = [name for name in view.names("linux-headers-")
                 if re.fullmatch(definition.headers, name)]
@@ -235,12 +264,14 @@ def _use_image(new: _New, release: str) -> None:
     """Set up kernel and modules."""
     root = new.folder / "root"
     base = root / "usr" if (root / "usr/lib/modules").is_dir() else root
-    images = [*root.glob("boot/vmlinuz-*"), base / "lib/modules" / release / "vmlinuz"]
+    images = [*root.glob("boot/vmlinu[xz]-*"), base / "lib/modules" / release / "vmlinuz"]
     image = next((path for path in images if path.exists()), None)
     if not image:
         raise VmError(f"the package linux-image-{release} holds no kernel where one is expected: "
                       f"{images[-1].relative_to(root)}")
-    (new.folder / "kernel").write_bytes(unpacked(image.read_bytes()))
+    content = image.read_bytes()
+    (new.folder / "kernel").write_bytes(
+        unpacked(content) if new.definition.arch == "x86" else content)
     modules = base / "lib/modules" / release
     (new.folder / "modules").symlink_to(modules.relative_to(new.folder))
     if run(["depmod", "-b", base, release], env=_SBIN, stderr=subprocess.DEVNULL):
@@ -269,7 +300,7 @@ def _use_headers(new: _New, release: str) -> None:
             moved = move_paths(text, _INSTALLED, str(final))
             if moved != text:
                 path.write_bytes(moved)
-    if _fits_this_machine(root, headers):
+    if not new.definition.foreign and _fits_this_machine(root, headers):
         new.kdir.symlink_to(headers.relative_to(new.folder))
     else:
         _prepare_source(new, release, headers)
@@ -297,10 +328,14 @@ def _prepare_source(new: _New, release: str, headers: Path) -> None:
     new.kdir.mkdir()
     shutil.copy(headers / ".config", new.kdir)
     shutil.copy(headers / "Module.symvers", new.kdir)
-    make: list[str | Path] = ["-C", tree, f"O={new.kdir}", "ARCH=x86",
+    make: list[str | Path] = ["-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}",
                               f"KERNELRELEASE={release}", f"-j{JOBS}"]
     if definition.llvm:
         make.append(f"LLVM={definition.llvm}")
+    if definition.machine.triplet:
+        compiler = need_compiler(definition.machine)
+        (new.folder / "compiler").symlink_to(compiler)
+        make.append(f"CROSS_COMPILE={compiler}/usr/bin/{definition.machine.triplet}-")
     step(f"preparing {tree.name} to build modules for {release}, about 2 minutes", new.log,
          ["sh", "-c", 'make "$@" olddefconfig && make "$@" modules_prepare', "sh", *make],
          minutes=2)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from .apt import need_packages
-from .build import need_kernel, need_source
+from .build import cc, need_kernel, need_source
 from .definition import define, names
 from .guest import Request, run_guest
 from .jobs import Stopped, catch_signals
@@ -20,6 +20,7 @@ usage: vm run [OPTION...] -- CMD...   run CMD in a guest with wq.ko loaded
        vm build NAME [MAKE-ARG...]    build the modules for a kernel
        vm kdir NAME                   print a folder to build modules against
        vm kflags NAME                 print the make variables that go with it
+       vm cc NAME                     print the compiler of programs for a kernel
        vm source NAME                 print the source that a kernel is made from
        vm kernels                     list the kernels
        vm packages SUITE PACKAGE...   unpack Debian packages into the cache
@@ -60,6 +61,7 @@ HELP = {
     "shell": _RUN,
     "kdir": "usage: vm kdir NAME     print a folder to build modules against (make KDIR=)\n",
     "kflags": "usage: vm kflags NAME   print the make variables that this kernel's modules need\n",
+    "cc": "usage: vm cc NAME       print the compiler of programs for this kernel, with its options\n",
     "source": "usage: vm source NAME   print the folder of a kernel's source, unpacked first "
               "if need be\n",
     "build": """\
@@ -135,6 +137,11 @@ def _kflags(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _cc(arguments: Sequence[str]) -> int:
+    print(cc(_name(arguments)))
+    return 0
+
+
 def _source(arguments: Sequence[str]) -> int:
     print(need_source(_name(arguments)))
     return 0
@@ -161,8 +168,8 @@ def _clean(_arguments: Sequence[str]) -> int:
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": lambda arguments: run_guest(parse_run("run", arguments)),
     "shell": lambda arguments: run_guest(parse_run("shell", arguments)),
-    "build": _build, "kdir": _kdir, "kflags": _kflags, "source": _source, "kernels": _kernels,
-    "packages": _packages, "clean": _clean,
+    "build": _build, "kdir": _kdir, "kflags": _kflags, "cc": _cc, "source": _source,
+    "kernels": _kernels, "packages": _packages, "clean": _clean,
 }
 
 

@@ -5,7 +5,7 @@ A definition has the syntax of shell assignments (name=value, quotes, # comments
 nothing in it is executed. Its variables are the fields of Definition. The cache holds
 one folder for each complete kernel:
 
-    kernels/NAME/VERSION-HASH/  release  kernel  kdir/  [modules]
+    kernels/NAME/VERSION-HASH/  release  kernel  kdir/  [modules] [compiler]
 
 HASH covers the definition and the files that it names, so that a changed definition is
 another kernel. The folder is made under another name and renamed when it is complete.
@@ -17,6 +17,7 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .arch import ARCHES, Arch
 from .output import VmError
 from .places import CACHE, KERNELS
 
@@ -39,7 +40,6 @@ class Definition:
     patches: list[str] = field(default_factory=list)
     make_args: list[str] = field(default_factory=list)
     minutes: int = 5            # what a build takes on 2 idle CPUs
-    image: bool = True          # False: only to build modules against
     base: str = ""              # clang: the kernel whose modules clang builds
     llvm: str = ""              # clang: the suffix of its programs, e.g. -19
     hash: str = ""
@@ -48,6 +48,16 @@ class Definition:
     def folder(self) -> Path:
         """The folder of the cache that has the kernels of this name."""
         return CACHE / "kernels" / self.name
+
+    @property
+    def machine(self) -> Arch:
+        """The machine that runs the kernel; User-mode Linux runs on the host."""
+        return ARCHES.get(self.arch, ARCHES["x86"])
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the kernel runs no programs of the host."""
+        return self.machine.debian != "amd64"
 
     def cached(self) -> "Kernel | None":
         """The newest complete kernel of this definition in the cache."""
@@ -59,11 +69,10 @@ class Definition:
 
     def make_flags(self) -> list[str]:
         """The make variables that modules for this kernel need."""
-        # without the kernel's vmlinux, BTF for modules is only a warning each time
-        flags = ["CONFIG_DEBUG_INFO_BTF_MODULES=" if self.arch == "x86" else f"ARCH={self.arch}"]
-        if not self.image:
-            # headers alone export nothing to check against
-            flags.append("KBUILD_MODPOST_WARN=1")
+        flags = [] if self.arch == "x86" else [f"ARCH={self.arch}"]
+        if self.arch != "um":
+            # without the kernel's vmlinux, BTF for modules is only a warning each time
+            flags.append("CONFIG_DEBUG_INFO_BTF_MODULES=")
         if self.origin == "clang":
             # a kernel that gcc built looks for calls where objtool, for clang, left nops
             flags.append("CONFIG_FTRACE_MCOUNT_USE_OBJTOOL=")
@@ -98,6 +107,9 @@ class Kernel:
     def make_flags(self) -> list[str]:
         """The make variables that modules for this kernel need."""
         flags = self.definition.make_flags()
+        compiler = self.folder / "compiler"
+        if compiler.exists():
+            flags.append(f"CROSS_COMPILE={compiler}/usr/bin/{self.definition.machine.triplet}-")
         # where module/events/Kbuild finds the kernel's types
         return [*flags, f"WQ_BTF={self.image}"] if self.image else flags
 
@@ -142,13 +154,14 @@ def parse(name: str, text: str) -> Definition:
             setattr(made, key, value)
         elif equals and key == "minutes" and value.isdecimal():
             made.minutes = int(value)
-        elif equals and key == "image" and value in ("", "y"):
-            made.image = value == "y"
         else:
             raise VmError(f"kernels/{name} has \"{word}\"; expected: the fields of Definition in "
                           "tools/vm/wqvm/definition.py, as name=value")
     if made.origin not in ("packages", "source", "clang"):
         raise VmError(f"kernels/{name} needs from=packages, from=source or from=clang")
+    if made.arch != "um" and made.arch not in ARCHES:
+        raise VmError(f"kernels/{name} has arch={made.arch}; expected: um or one of "
+                      f"{' '.join(ARCHES)}")
     return made
 
 

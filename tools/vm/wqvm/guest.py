@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .apt import codename, need_packages
+from .arch import Arch
 from .build import need_kernel
 from .definition import Kernel
 from .initramfs import pack
@@ -179,42 +180,36 @@ def uml_command(request: Request, kernel: Path, tmp: Path, smp: bool) -> list[st
             *kernel_arguments(request.append)]
 
 
-def qemu_program(request: Request, kvm: bool) -> list[str]:
+def qemu_program(request: Request, arch: Arch, kvm: bool) -> list[str]:
     """QEMU, as the start of a command.
 
     Debian 12 has QEMU 7.2. Version 10, of its backports, needs the same libraries and emulates a
     quarter faster. A run that counts instructions keeps to the system's QEMU, because the recorded
     counts are of its CPU.
     """
-    system = ["qemu-system-x86_64"]
+    # its libraries are those of all QEMUs of the backports
+    install("qemu-system-x86")
+    system = [arch.qemu]
     if kvm or request.icount or request.plugin or \
             codename(Path("/etc/os-release").read_text()) != "bookworm":
+        install(arch.package)
         return system
     try:
-        usr = need_packages("bookworm-backports", ["qemu-system-x86", "qemu-system-common",
+        usr = need_packages("bookworm-backports", [arch.package, "qemu-system-common",
                                                    "qemu-system-data"]) / "usr"
     except VmError as error:
+        if arch.package != "qemu-system-x86":
+            raise
         say(f"the newer QEMU of Debian's backports is missing, so guests are slower: {error}")
         return system
-    return [f"{usr}/bin/qemu-system-x86_64", "-L", f"{usr}/share/qemu", "-L", "/usr/share/seabios"]
+    return [f"{usr}/bin/{arch.qemu}", "-L", f"{usr}/share/qemu", "-L", "/usr/share/seabios"]
 
 
-def qemu_arguments(request: Request, kernel: Path, tmp: Path, share: Path, kvm: bool) -> list[str]:
-    """A machine of QEMU, with the host's files and our folders by 9p.
-
-    The machine is q35, whose ACPI tables list the interrupt of each PCI slot. In those of QEMU's
-    default machine, a method computes the list in a loop, once for each device. With PREEMPT_RT
-    and lockdep in a busy emulated CPU the loop takes more than 30 s. Then the kernel aborts it, and
-    the device has no interrupt.
-
-    no_timer_check: on a busy host the kernel can miss the timer's interrupts while it counts them,
-    and stop with "IO-APIC + timer doesn't work!".
-
-    erms, fsrm: an emulated CPU executes the fast string instructions byte by byte.  Without them
-    kernel and programs copy by words, and starts of programs take a quarter less of the host's CPU.
-    """
+def qemu_arguments(request: Request, arch: Arch, kernel: Path, tmp: Path, share: Path,
+                   kvm: bool) -> list[str]:
+    """A machine of QEMU, with the host's files and our folders by 9p."""
     smp = request.smp
-    cpu = "max,la57=off,erms=off,fsrm=off" + (f",{request.cpu}" if request.cpu else "")
+    cpu = arch.cpu + (f",{request.cpu}" if request.cpu else "")
     if request.icount:
         smp = "1"
         machine = ["-icount", "shift=0,sleep=off", "-accel", "tcg,thread=single", "-cpu", cpu]
@@ -238,21 +233,22 @@ def qemu_arguments(request: Request, kernel: Path, tmp: Path, share: Path, kvm: 
                                ("result", f"{tmp}/result", "")):
         files += ["-fsdev", f"local,id={tag},path={path.replace(',', ',,')},"
                             f"security_model=none{options}",
-                  "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+                  "-device", f"virtio-9p-{arch.bus},fsdev={tag},mount_tag={tag}"]
     return ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-machine", "q35", *machine, "-smp", smp, "-m", request.mem, *serial,
+            "-machine", arch.machine, *machine, "-smp", smp, "-m", request.mem, *serial,
             "-kernel", str(kernel), "-initrd", f"{tmp}/initramfs", "-append",
             # Debian's kernels clear all memory, which takes time and hides what nobody initialized.
-            " ".join(["console=ttyS0", "mitigations=off", "no_timer_check", "init_on_alloc=0",
-                      *(["nokaslr"] if request.gdb else []),
+            " ".join([f"console={arch.console}", "mitigations=off", "init_on_alloc=0",
+                      *arch.append.split(), *(["nokaslr"] if request.gdb else []),
                       *kernel_arguments(request.append)]),
             *files]
 
 
-def _without_debug(module: Path, tmp: Path) -> Path:
+def _without_debug(module: Path, tmp: Path, triplet: str) -> Path:
     """A copy without what only a debugger reads: 0.6 MB of 10, which a guest copies and searches."""
     copy = tmp / module.name
-    if run(["strip", "--strip-debug", "-o", copy, module]):
+    strip = f"{triplet}-strip" if triplet else "strip"
+    if run([strip, "--strip-debug", "-o", copy, module]):
         raise VmError(f"strip can't copy {module}")
     return copy
 
@@ -313,10 +309,11 @@ class _Guest:
         keyboard = numbered(0) if shell else opened(os.devnull, "rb")
         screen = numbered(1) if shell else opened(os.devnull)
         if self.kernel.definition.arch != "um":
-            kvm = kvm_works()
+            arch = self.kernel.definition.machine
+            kvm = arch.kvm and kvm_works()
             return stack.enter_context(job(
-                [*qemu_program(self.request, kvm),
-                 *qemu_arguments(self.request, self.kernel.image, self.tmp, self.share, kvm)],
+                [*qemu_program(self.request, arch, kvm),
+                 *qemu_arguments(self.request, arch, self.kernel.image, self.tmp, self.share, kvm)],
                 stdin=keyboard, stdout=screen, stderr=opened(self.tmp / "qemu.log"),
                 preexec_fn=limit_core))
 
@@ -439,17 +436,26 @@ def run_guest(request: Request) -> int:
         if not os.access(ko, os.R_OK):
             raise VmError(f"there's no module {ko}")
     if not kernel.image:
-        raise VmError(f"{request.kernel} ({kernel.release}) is only to build against: it has no "
-                      "kernel, or its suite none of that version yet")
+        raise VmError(f"{request.kernel} ({kernel.release}) is only to build against: its suite has "
+                      "no kernel of that version yet")
     if request.gdb and kernel.definition.arch == "um":
         raise VmError("--gdb is for QEMU's guests; a User-mode Linux is a process of the host")
     if request.shell:
         # a convenience: the shell works without
         with contextlib.suppress(VmError):
             install("bash-completion", "man-db")
-    install("busybox-static")
+    busybox, root = Path("/bin/busybox"), ""
+    if kernel.definition.foreign:
+        if request.shell:
+            raise VmError(f"a shell needs the host's programs; {request.kernel} can't run them")
+        # of Debian 13, which has all of the architectures
+        files = need_packages(f"trixie:{kernel.definition.machine.debian}",
+                              ["bash-static", "busybox-static"])
+        busybox, root = files / "usr/bin/busybox", str(files)
+    else:
+        install("busybox-static")
     if kernel.definition.arch != "um":
-        install("qemu-system-x86", "kmod")
+        install("kmod")
 
     rows, columns = _terminal_size()
     values = {
@@ -457,15 +463,18 @@ def run_guest(request: Request) -> int:
         "mode": "shell" if request.shell else "run", "leak_check": int(request.leak_check),
         "gdb": int(request.gdb),
         "rows": rows, "cols": columns, "share": share, "src": SRC.resolve(),
-        "modules": kernel.modules or "", "term": os.environ.get("TERM") or "dumb",
-        "path": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin",
+        "modules": kernel.modules or "", "root": root, "term": os.environ.get("TERM") or "dumb",
+        "path": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin" +
+                (":/run/wq/bin" if root else ""),
     }
     again = True
     while True:
         with temporary("wq-vm.") as tmp:
             guest = _Guest(request, kernel, modules, tmp, share)
-            packed = [_without_debug(module, tmp) for module in modules]
-            (tmp / "initramfs").write_bytes(pack(kernel, packed, values, share, request.command))
+            packed = [_without_debug(module, tmp, kernel.definition.machine.triplet)
+                      for module in modules]
+            (tmp / "initramfs").write_bytes(pack(kernel, packed, values, share, request.command,
+                                                 busybox))
             with _raw_terminal(request.shell):
                 guest.run()
             how = guest.emulator_failed() if again else ""

@@ -90,12 +90,12 @@ def assignments(values: Mapping[str, object]) -> str:
 
 
 def pack(kernel: Kernel, modules: Sequence[Path], values: Mapping[str, object], share: Path,
-         command: Sequence[str]) -> bytes:
+         command: Sequence[str], busybox: Path) -> bytes:
     """The archive: what init finds in /wq is in the folder wq."""
     init = (HERE / "init").read_bytes()
     run = f"cd {shlex.quote(str(share))} && exec {shlex.join(command)}\n"
     members = [folder(path) for path in ("bin", "dev", "wq", "wq/boot", "wq/ko")]
-    members += [program("bin/busybox", Path("/bin/busybox").read_bytes()),
+    members += [program("bin/busybox", busybox.read_bytes()),
                 program("init", init), program("wq/init", init)]
     members += _kernel_modules(kernel)
     members += [(f"wq/ko/{number}_{ko.name}", stat.S_IFREG | 0o644, ko.read_bytes())

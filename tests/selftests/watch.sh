@@ -579,10 +579,12 @@ test_watch_print_follow_waits_again_if_its_directory_goes_during_the_attach() {
 test_watch_debounce_batch_runs_once_for_a_burst() {
 	local pid i
 	# shellcheck disable=SC2016  # for the command's shell
-	"$WQCTL" watch -q --debounce 1s --batch all --stdin "fs:$files/d" -- sh -c 'sort | paste -sd " "' >"$out" &
+	"$WQCTL" watch -q --debounce 1s --batch all --stdin "fs:$files/d" -- sh -c 'sort | paste -sd " "' >>"$out" &
 	pid=$!
 	first() { echo a >"$files/d/first"; nap 1; has_line "$out" first; }
 	eventually first
+	# the last of these changes, too
+	nap 3
 	: >"$out"
 	for i in 1 2 3 4 5 6; do
 		echo a >"$files/d/$i"

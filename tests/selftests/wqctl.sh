@@ -3240,6 +3240,7 @@ test_run_output_line_and_tag_write_whole_lines() {
 	wq add $q k
 	status 0 wq run -q --once --tag $q -- sh -c 'printf "x\ny"; echo e >&2'
 	is "output" $'k\tx\nk\ty' "$(<"$out")"
+	is "bytes" 8 "$(wc -c <"$out")"
 	is "errors" $'k\te' "$(<"$err")"
 	# longer than a line that is kept
 	wq add $q k
@@ -3282,6 +3283,13 @@ test_run_job_log_has_a_line_for_each_run_and_can_be_renamed() {
 	wq add $q $'a\tb'
 	status 1 wq run --once -q --max-retries 1 --job-log "$dir/log" $q -- sh -c 'exit 3'
 	mv "$dir/log" "$dir/log.1"
+	# while a worker uses it
+	wq add $q first second
+	status 0 wq run --once -q --job-log "$dir/log" $q -- \
+		sh -c '[ "$1" = first ] || mv "$0" "$0.2"' "$dir/log" {}
+	is "key" first "$(cut -f 4 "$dir/log.2")"
+	is "key" second "$(cut -f 4 "$dir/log")"
+	rm "$dir/log"
 	wq add $q k
 	status 1 wq run --once -q --max-retries 0 --timeout 100ms --job-log "$dir/log" $q -- sh -c 'sleep 1000'
 	wq add $q k

@@ -50,7 +50,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.c) include module $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-etcd cluster matrix torture test-torture model litmus kunit kunit-smp mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-etcd cluster matrix torture test-torture model litmus proofs kunit kunit-smp mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb deb-etcd wheel clean help
 
@@ -129,6 +129,9 @@ model:
 
 litmus:
 	@tests/static/litmus
+
+proofs:
+	@tests/proofs/run
 
 test-packaging:
 	@tests/packaging
@@ -305,6 +308,8 @@ help:
 	@echo "                        with three seeds or SEED=1 (an hour)"
 	@echo "  make model            compare wq with a model: all short sequences, long random ones"
 	@echo "  make litmus           check the memory ordering with herd7 and the kernel's model"
+	@echo "  make proofs           check code with cbmc, for all inputs up to a bound, and the protocol"
+	@echo "                        of the verbs with spin, in all of its states"
 	@echo "  make fuzz             fuzz /dev/wq under all checkers for MINUTES=10"
 	@echo "  make test-fuzz        replay the inputs that fuzzing has kept (1 minute)"
 	@echo "  make torture          all operations at once under all checkers, MINUTES=5 a kernel"

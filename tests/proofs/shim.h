@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the module's sources use of the kernel, for cbmc: tests/proofs/run puts this in the place of
- * each <linux/...> header but those of wq.  Any allocation may fail.
+ * The parts of the kernel that the module's sources use, for cbmc: tests/proofs/run puts this in the
+ * place of each <linux/...> header but those of wq.  Any allocation may fail.
  */
 #ifndef _WQ_PROOFS_SHIM_H
 #define _WQ_PROOFS_SHIM_H

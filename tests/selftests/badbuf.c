@@ -12,15 +12,22 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 
 #include <linux/wq_source.h>
 
-/* A 32-bit program, and one on s390x, can have memory at each address that it can name. */
-#if defined(__LP64__) && !defined(__s390x__)
-#define HIGH_IS_NO_USER_MEMORY	true
-#else
-#define HIGH_IS_NO_USER_MEMORY	false
-#endif
+/*
+ * Whether the highest page is the kernel's, and so no address of a program.  A 32-bit program of a
+ * 64-bit kernel, and each program on s390x, can have memory at each address that it can name.
+ */
+static bool high_is_the_kernels(void)
+{
+	struct utsname name;
+
+	if (uname(&name) < 0 || !strcmp(name.machine, "s390x"))
+		return false;
+	return sizeof(long) == 8 || !strstr(name.machine, "64");
+}
 
 #define KEY	"k"
 
@@ -436,7 +443,7 @@ static bool transfers(struct subject *s, const struct kind *kind,
 	int ret;
 
 	for (int j = 0; j < ARRAY_SIZE(bad); j++) {
-		bool high = bad[j] == s->high && HIGH_IS_NO_USER_MEMORY;
+		bool high = bad[j] == s->high && high_is_the_kernels();
 
 		/* Which check of the kernel comes first differs between versions. */
 		if (high && cannot && how != ONE)

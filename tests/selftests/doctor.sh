@@ -471,9 +471,9 @@ test_use_names_what_keeps_the_module_loaded() {
 	succeeds busybox rmmod wq_net
 	# more than a line
 	local n
-	for n in {1..99}; do "$WQCTL" create doctors.$n; done
+	for n in {1..99}; do "$WQCTL" create "doctors.$n"; done
 	prints_use ", ...; to unload it"
-	for n in {1..99}; do "$WQCTL" unlink doctors.$n; done
+	for n in {1..99}; do "$WQCTL" unlink "doctors.$n"; done
 }
 
 # systemd with the project's units.  A doctor looks when all is well, and when a unit has failed.

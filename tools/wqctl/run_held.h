@@ -65,7 +65,7 @@ struct shared {
 	atomic_bool removed[2];
 	atomic_bool foreign[2];
 	atomic_bool lacking[2];
-	_Atomic pid_t writer;
+	atomic_int writer;
 	struct slot slots[];
 };
 

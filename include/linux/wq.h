@@ -124,7 +124,7 @@ struct wq_entry {
 		u32 word;
 	};
 	u32 failures : 19;
-	/* private: tasks or files wait for its runs, see module/base/fence.c */
+	/* private: tasks or files wait for its runs, see module/base/wait_end.c */
 	u32 waited : 1;
 	/* private: adds are refused */
 	u32 disabled : 1;

@@ -15,7 +15,7 @@
  * queue has no mode.  It has no leases either: after an expired lease the run would count as ended,
  * and the owner could free the object while the consumer still uses it.
  *
- * Waits: the fence of a wait is on the waiter's stack, see base/fence.c, so a wait needs no
+ * Waits: the fence of a wait is on the waiter's stack, see base/wait_end.c, so a wait needs no
  * memory.  A waiter uses the object for the last time in the hold of the lock in which its wait
  * begins, or in which it gives the wait up.  The end of the run takes the fence off the entry, and
  * undoes the disable of wq_embedded_cancel_sync(), in the hold of done.  wq_embedded_exit() refuses
@@ -279,7 +279,7 @@ static int wait_end(struct wq *q, struct wq_embedded_wait *w, s64 deadline, stru
 {
 	int ret = wq_fence_sleep(q, &w->fence, how, deadline);
 
-	wq_wait_end(q, &w->fence);
+	wq_wait_leave(q, &w->fence);
 	wait_for_completion(&w->unused);
 	wq_unpin(q);
 	return ret;

@@ -15,7 +15,7 @@
  *    one fence at a time, a flush of a queue that always has n ready keys, each of them new, could
  *    wait for n times n runs.
  *  - The fences need one allocation.  If there is no memory, the flush has one fence, which is on
- *    its stack.  They are fences of one waiter, see base/fence.c.
+ *    its stack.  They are fences of one waiter, see base/wait_end.c.
  *  - New embedded entries are added ahead of the mark, so the flush does not see them.
  */
 #include <linux/export.h>
@@ -47,7 +47,7 @@ static int flush_wait_kernel(struct wq *q, struct wq_fence *f, s64 deadline)
 {
 	int ret = wq_fence_sleep(q, f, WQ_KILLABLE, deadline);
 
-	wq_wait_end(q, f);
+	wq_wait_leave(q, f);
 	return ret;
 }
 
@@ -269,7 +269,7 @@ static int flush_sleep(struct flush_walk *f, s64 deadline)
 		w = &f->waits[i];
 		if (ret >= 0)
 			ret = wq_fence_sleep(f->q, &w->fence, WQ_KILLABLE, deadline);
-		wq_wait_end(f->q, &w->fence);
+		wq_wait_leave(f->q, &w->fence);
 		wait_for_completion(&w->unused);
 	}
 	f->n = 0;

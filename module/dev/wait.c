@@ -57,7 +57,7 @@ static int wait_release(struct inode *inode, struct file *file)
 	struct wq *q = f->q;
 
 	if (f->fence)
-		wq_wait_end(q, f->fence);
+		wq_wait_leave(q, f->fence);
 	wq_user_uncharge_one(f->user, WQ_CHARGE_WAIT);
 	kfree(f);
 	wq_unpin(q);

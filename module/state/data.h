@@ -20,7 +20,7 @@
 
 #include "base/compat.h"
 #include "base/entry.h"
-#include "base/fence.h"
+#include "base/wait_end.h"
 #include "base/hash.h"
 #include "base/lease.h"
 #include "base/map.h"

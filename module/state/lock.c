@@ -38,7 +38,7 @@
  *	a controller with threads stops	all of getters, by threads_join()
  *	no get can find a key any more	all of getters, rd_wait and wr_wait, EPOLLHUP
  *	deserted			all of getters, rd_wait and wr_wait, EPOLLPRI
- *	a run or a drain has ended	all of wq_fence.waiters, see base/fence.c
+ *	a run or a drain has ended	all of wq_fence.waiters, see base/wait_end.c
  *
  * No wake-up is lost: a waiter adds itself to the wait queue, then takes the lock and looks for
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after

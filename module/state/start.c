@@ -39,7 +39,7 @@ static u32 nr_offered(const struct wq *q)
 }
 
 /* How many keys may start beside @processing others. */
-static u32 nr_places(const struct wq *q, u32 processing)
+u32 wq_nr_places(const struct wq *q, u32 processing)
 {
 	lockdep_assert_held(&q->lock);
 	return q->max_processing ? q->max_processing - min(q->max_processing, processing) :
@@ -49,7 +49,7 @@ static u32 nr_places(const struct wq *q, u32 processing)
 /* Ready entries that gets could take now if they were not paused, and if @processing keys were. */
 u32 wq_nr_startable(const struct wq *q, u32 processing)
 {
-	return min(nr_offered(q), nr_places(q, processing));
+	return min(nr_offered(q), wq_nr_places(q, processing));
 }
 
 /* Ready entries that the order does not offer. */
@@ -78,7 +78,7 @@ u32 wq_nr_ready(const struct wq *q)
 /* Whether a get may take a key that the order offers. */
 bool wq_may_start(const struct wq *q)
 {
-	return !(q->paused & WQ_PAUSE_GETS) && nr_places(q, q->nr_processing);
+	return !(q->paused & WQ_PAUSE_GETS) && wq_nr_places(q, q->nr_processing);
 }
 
 /* A pause, a resume or a change of attributes: what wq_may_start() answers can be another one. */

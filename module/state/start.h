@@ -8,6 +8,7 @@
 #include "state/data.h"
 
 u32 wq_nr_ready(const struct wq *q);
+u32 wq_nr_places(const struct wq *q, u32 processing);
 u32 wq_nr_startable(const struct wq *q, u32 processing);
 u32 wq_nr_blocked(const struct wq *q);
 u32 wq_blocked_by_group(const struct wq *q);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sleep of all waits, waits of gets, and poll.  base/fence.c ends waits for runs.  The head of
+ * The sleep of all waits, waits of gets, and poll.  base/wait_end.c ends waits for runs.  The head of
  * state/lock.c argues why no wake-up is lost.
  */
 #include <linux/hrtimer.h>
@@ -232,7 +232,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_get_wait);
 static bool read_makes_ready(const struct wq *q, const struct wq_consumer *c)
 {
 	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q)) &&
-	       !(q->max_processing && q->nr_processing > q->max_processing);
+	       wq_nr_places(q, q->nr_processing - 1);
 }
 
 /* The events that poll reports to consumer @c. */

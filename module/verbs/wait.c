@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Waits for the runs of a key: how they begin and end.  And keys that are disabled.
+ * Waits for the runs of a key: how they begin, and how a waiter gives up.  And keys that are
+ * disabled.
  *
  * A flush waits until each add before it has had its full run.  If the key is dirty, that is the
- * run to come, else the run in progress.  base/fence.c keeps the waits, and the state machine ends
+ * run to come, else the run in progress.  base/wait_end.c keeps the waits, and the state machine ends
  * them.  The rules are those of embedded entries, see api/embedded.c:
  *
  *  - A pending delay is no add before it is due, so a flush does not wait for it.
@@ -96,7 +97,7 @@ bool wq_defer_key(struct wq *q, const struct wq_op *op)
 
 /*
  * Begin to wait, see wq_wait_join().  If it succeeds, w->fence has a reference of the caller, and
- * counts as a wait until wq_wait_end() or the end of its run.
+ * counts as a wait until wq_wait_leave() or the end of its run.
  */
 int wq_wait_begin(struct wq *q, struct wq_key_wait *w, gfp_t gfp)
 {
@@ -115,7 +116,7 @@ int wq_wait_begin(struct wq *q, struct wq_key_wait *w, gfp_t gfp)
 EXPORT_SYMBOL_IF_KUNIT(wq_wait_begin);
 
 /* Give up the caller's wait, if its run has not ended, and its reference. */
-void wq_wait_end(struct wq *q, struct wq_fence *f)
+void wq_wait_leave(struct wq *q, struct wq_fence *f)
 {
 	struct wq_cs cs;
 
@@ -127,4 +128,4 @@ void wq_wait_end(struct wq *q, struct wq_fence *f)
 	}
 	wq_fence_put(f);
 }
-EXPORT_SYMBOL_IF_KUNIT(wq_wait_end);
+EXPORT_SYMBOL_IF_KUNIT(wq_wait_leave);

@@ -33,6 +33,6 @@ struct wq_key_wait {
 int wq_wait_join(struct wq *q, struct wq_key_wait *w, gfp_t gfp);
 bool wq_defer_key(struct wq *q, const struct wq_op *op);
 int wq_wait_begin(struct wq *q, struct wq_key_wait *w, gfp_t gfp);
-void wq_wait_end(struct wq *q, struct wq_fence *f);
+void wq_wait_leave(struct wq *q, struct wq_fence *f);
 
 #endif /* _WQ_WAIT_H */

@@ -614,7 +614,7 @@ static void an_object_may_be_freed_before_its_waiters_return(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		EXPECT_STILL_WAITS(test, a[i]);
 	while (n)
-		wq_wait_end(NULL, held[--n]);
+		wq_wait_leave(NULL, held[--n]);
 	KUNIT_EXPECT_EQ(test, result(test, a[0]), WQ_END_FAILED);
 	for (i = 1; i < ARRAY_SIZE(a); i++)
 		KUNIT_EXPECT_EQ(test, result(test, a[i]), RUNNING | (i > 1 ? DISABLED : 0));
@@ -993,7 +993,7 @@ static void end_of_the_run_accepts_adds_before_cancel_sync_returns(struct kunit 
 	EXPECT_STILL_WAITS(test, a);
 	EXPECT_STILL_WAITS(test, b);
 	while (n)
-		wq_wait_end(queue(test), held[--n]);
+		wq_wait_leave(queue(test), held[--n]);
 	KUNIT_EXPECT_EQ(test, result(test, a), RUNNING);
 	KUNIT_EXPECT_EQ(test, result(test, b), RUNNING | DISABLED);
 	KUNIT_EXPECT_EQ(test, query_object(A), READY);
@@ -1747,7 +1747,7 @@ static void waits_end_before_the_object_is_released(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, released(A), 1);
 	KUNIT_EXPECT_EQ(test, seen_waiters, 0U);
 	while (n)
-		wq_wait_end(queue(test), held[--n]);
+		wq_wait_leave(queue(test), held[--n]);
 	KUNIT_EXPECT_EQ(test, result(test, a[0]), 0);
 	KUNIT_EXPECT_EQ(test, result(test, a[1]), WQ_END_CANCELED);
 	for (i = 2; i < ARRAY_SIZE(a); i++)

@@ -251,7 +251,7 @@ static inline int fence_result(const struct wq_fence *f)
 /* Gives a wait up. */
 static inline void fence_end(struct wq *q, struct wq_fence *f)
 {
-	wq_wait_end(q, f);
+	wq_wait_leave(q, f);
 }
 
 /*

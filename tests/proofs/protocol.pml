@@ -16,7 +16,7 @@
  *  - No wake-up is lost: all come to their end, though one consumer waits for a key that another
  *    one holds, and consumers die, with a key or with a wake-up.
  *
- * module/state/state.h has the states of an entry, and module/base/fence.c the rules of fences.
+ * module/state/state.h has the states of an entry, and module/base/wait_end.c the rules of fences.
  *
  * Fault: NO_WAKE_AT_GIVE_BACK
  * Fault: NO_PASS_ON

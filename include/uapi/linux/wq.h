@@ -1320,6 +1320,6 @@ struct wq_map_page {
 #define WQ_IOC_ATTRS	_IO(WQ_IOC_MAGIC, 0x0b)
 #define WQ_IOC_PAUSE	_IO(WQ_IOC_MAGIC, 0x0c)
 #define WQ_IOC_SHUTDOWN	_IO(WQ_IOC_MAGIC, 0x0d)
-#define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x0e)
+#define WQ_IOC_MAP	_IO(WQ_IOC_MAGIC, 0x0e)	/* 0x0f is WQ_IOC_SOURCE */
 
 #endif /* _UAPI_LINUX_WQ_H */

@@ -52,7 +52,7 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
-#include "base/fence.h"
+#include "base/wait_end.h"
 
 static void fence_init(struct wq_fence *f)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fences: waits for the end of a key's run or of a drain, see base/fence.c.
+ * Fences: waits for the end of a key's run or of a drain, see base/wait_end.c.
  */
-#ifndef _WQ_FENCE_H
-#define _WQ_FENCE_H
+#ifndef _WQ_WAIT_END_H
+#define _WQ_WAIT_END_H
 
 #include <linux/completion.h>
 #include <linux/rbtree.h>
@@ -86,4 +86,4 @@ static inline int wq_fence_result(const struct wq_fence *f)
 	return smp_load_acquire(&f->result);
 }
 
-#endif /* _WQ_FENCE_H */
+#endif /* _WQ_WAIT_END_H */

@@ -72,6 +72,7 @@ declare -A recipes=(
 	["Containers: console 2"]="elsewhere: it needs crun and a root that is mounted; tests/packaging runs it"
 	["Attributes: console"]=shows
 	["Order and longest deferral: sh"]=defers
+	["Keys that are processing at once: sh"]=limits
 	["Leases: console"]=shows
 	["Keys that fail for ever: console"]=shows
 	["Pause: console"]=shows
@@ -103,6 +104,11 @@ defers() {
 	wqctl show --json index docs >"$out"
 	holds '.state == ["delayed"] and .due_ns > 0 and .due_ns <= 10000000000'
 	is max_defer_ns 300000000000 "$(q=index WQCTL=wqctl stats max_defer_ns)"
+}
+
+limits() {
+	as_printed 0 0
+	is max_processing 5 "$(q=report WQCTL=wqctl stats max_processing)"
 }
 
 # The second command finds no run, as the first one has waited for it.

@@ -327,7 +327,7 @@ void wq_end_drain(struct wq_cs *cs, int result)
 /* Wake no more getters than keys are available. */
 static void limit_wakes(struct wq_cs *cs)
 {
-	u32 ready = cs->wakes.ready, most;
+	u32 ready = cs->wakes.ready, most, blocked;
 
 	wq_assert_locked(cs);
 	if (!ready)
@@ -336,8 +336,9 @@ static void limit_wakes(struct wq_cs *cs)
 	if (ready <= most)
 		return;
 	cs->wakes.ready = most;
+	blocked = wq_nr_blocked(cs->q);
 	/* If these are the first blocked keys, a read may release them, as in wq_push_order(). */
-	if (cs->q->polled_reads && wq_nr_blocked(cs->q) <= ready - most)
+	if (cs->q->polled_reads && blocked && blocked <= ready - most)
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 

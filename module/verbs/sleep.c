@@ -225,13 +225,19 @@ int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_get_wait);
 
+/* Whether a read, which first ends the run of the last key, makes that key ready. */
+static bool read_is_dirty(const struct wq_consumer *c)
+{
+	return c->read && c->read->state & ENTRY_DIRTY;
+}
+
 /*
  * Whether a key may be available to a read only because it first ends the run of the last key:
  * that one if it is dirty, or a blocked one.  Above a ceiling that was lowered, it makes no room.
  */
 static bool read_makes_ready(const struct wq *q, const struct wq_consumer *c)
 {
-	return c->read && (c->read->state & ENTRY_DIRTY || wq_nr_blocked(q)) &&
+	return c->read && (read_is_dirty(c) || wq_nr_blocked(q)) &&
 	       wq_nr_places(q, q->nr_processing - 1);
 }
 
@@ -249,7 +255,7 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 	wq_catch_up(&cs);
 	if (wq_nr_available(&cs) || read_makes_ready(q, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
-	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_ready(q))
+	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_ready(q) && !read_is_dirty(c))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;
 	if (wq_in_vain(q, c))
 		mask |= EPOLLPRI;

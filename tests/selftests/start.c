@@ -359,6 +359,27 @@ TEST_F(ceiling, reader_above_a_lowered_ceiling_polls_nothing_until_runs_are_fewe
 	close(other);
 }
 
+/* Its key needs one more run, so the queue has not ended, although a read can't have a key yet. */
+TEST_F(ceiling, reader_above_a_lowered_ceiling_polls_no_end_while_its_key_needs_a_run)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct item it;
+	char key[16];
+
+	ASSERT_TRUE(add_letters(self->q, "ab"));
+	ASSERT_EQ(1, read(self->q, key, sizeof(key)));
+	ASSERT_TRUE(got(other, &it, "b"));
+	ASSERT_EQ(0, set_ceiling(self->q, 1));
+	ASSERT_TRUE(add_letters(self->q, "a"));
+	ASSERT_EQ(0, q_shutdown(self->q));
+	EXPECT_EQ(0, poll_now(self->q));
+	ASSERT_EQ(0, q_done(other, &it));
+	EXPECT_EQ(POLLIN, poll_now(self->q));
+	ASSERT_EQ(1, read(self->q, key, sizeof(key)));
+	EXPECT_EQ('a', key[0]);
+	close(other);
+}
+
 /* ---- shut down ---- */
 
 TEST_F(ceiling, drain_hands_out_blocked_keys)

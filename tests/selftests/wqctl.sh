@@ -3278,6 +3278,27 @@ test_run_output_group_ends_and_gives_the_key_back_if_nobody_reads_it() {
 	among keys 16 20 "$(stats keys)"
 }
 
+test_run_output_group_ends_and_gives_the_key_back_if_it_can_not_be_written() {
+	local run pipe
+	queue
+	wq add $q k
+	status 1 full "$WQCTL" run --output group $q -- echo
+	prints "can't write the output of commands: No space left on device; run ends, and the key goes back to the queue"
+	is "keys, parked" "1 0" "$(stats keys parked)"
+	# a full pipe that another process made non-blocking
+	mkfifo "$dir/pipe"
+	exec {pipe}<>"$dir/pipe"
+	/usr/bin/python3 -c 'import os, sys; os.set_blocking(1, False); os.execv(sys.argv[1], sys.argv[1:])' \
+		"$WQCTL" run -q --once --output group $q -- sh -c 'seq 100000' >"$dir/pipe" 2>"$err" {pipe}>&- &
+	run=$!
+	# the pipe is full
+	eventually asleep $run
+	timeout 60 head -n 100000 <&$pipe >"$out"
+	wait $run
+	is status 0 $?
+	is "lines" 100000 "$(wc -l <"$out")"
+}
+
 test_run_job_log_has_a_line_for_each_run_and_can_be_renamed() {
 	queue --limiter exponential:1ms:1ms
 	wq add $q $'a\tb'
@@ -3345,7 +3366,7 @@ test_run_stdin_has_the_keys_in_lines_or_ended_by_nul() {
 	printf 'a\nb\0c\0' | wq add -0 $q
 	status 1 wq run --once --batch all --stdin $q -- cat
 	is "output" c "$(<"$out")"
-	prints "key 'a\\nb': the key has a newline, and --stdin without --null has lines; given up"
+	prints "key 'a\\nb': the key has a newline, and --stdin or --outcome-fd without --null has lines; given up"
 	status 0 wq kick --all $q
 	status 0 wq run -q --once --stdin -0 $q -- cat
 	is "output" $'a\nb;' "$(tr '\0' ';' <"$out")"
@@ -3386,6 +3407,59 @@ test_run_outcome_fd_ends_each_key_as_the_command_wrote() {
 	status 1 wq run -q --once -0 --outcome-fd 9 $q -- sh -c 'printf "give-up %s\0" "$1" >&9' sh
 	is "parked" 1 "$(stats parked)"
 	reports 2 "not a number from 3 to 9" wq run --outcome-fd 2 $q -- true
+}
+
+test_run_outcome_fd_reads_whole_lines_and_all_of_them() {
+	queue --limiter exponential:1ms:1ms
+	# a command that was killed while it wrote "done 123"
+	wq add $q 12 123
+	status 1 wq run --once --batch all --max-retries 0 --outcome-fd 3 $q -- \
+		sh -c 'printf "done 123\ndone 12" >&3; exit 1'
+	prints "the last line that the command wrote to descriptor 3 has no end, and is ignored"
+	is "parked" 12 "$(wq ls -0 $q | tr -d '\0')"
+	wq cancel $q 12 >/dev/null
+	# lines that are empty, or have a NUL, end nothing
+	wq add $q a b
+	status 1 wq run --once --batch all --max-retries 0 --outcome-fd 3 $q -- \
+		sh -c 'printf "\n\ndone b\0c\n\0\0\nretry a\n" >&3'
+	prints "the command wrote '' to descriptor 3"
+	is "parked" a "$(wq ls -0 $q | tr -d '\0')"
+	wq cancel $q a >/dev/null
+	wq add $q a b
+	status 1 wq run -q -0 --once --batch all --max-retries 0 --outcome-fd 3 $q -- \
+		sh -c 'printf "\0\0retry b\0" >&3'
+	is "parked" b "$(wq ls -0 $q | tr -d '\0')"
+}
+
+test_run_outcome_fd_without_null_gives_up_a_key_with_a_newline() {
+	queue
+	printf 'a\ndone b\0b\0' | wq add -0 $q
+	status 1 wq run --once --batch all --max-retries 0 --outcome-fd 3 $q -- \
+		sh -c 'for key; do echo "retry $key" >&3; done' sh
+	prints "key 'a\\ndone b': the key has a newline, and --stdin or --outcome-fd without --null has lines; given up"
+	prints "key 'b': reported as failed; given up"
+	is "parked" 2 "$(stats parked)"
+}
+
+test_run_gives_keys_back_whose_outcomes_it_can_not_keep() {
+	local run
+	queue
+	# more than is kept
+	wq add $q a b
+	"$WQCTL" run -q --batch all --outcome-fd 3 $q -- sh -c "[ ! -e $dir/again ] || exit 0; : >$dir/again
+		yes retry a | head -c 18000000 >&3; exit 0" 2>"$err" &
+	run=$!
+	eventually stat_is dones 4
+	kill $run
+	wait $run
+	is status 0 $?
+	prints "can't keep all that the command wrote to descriptor 3"
+	is "keys, failed" "0 0" "$(stats keys failed)"
+	# one key, and no pipe at first
+	wq add $q k
+	status 0 with_shim pipe run --once --outcome-fd 3 $q -- sh -c "echo >>$dir/ran; echo done k >&3"
+	prints "can't make a pipe for --outcome-fd: Too many open files; trying again"
+	is "runs" 1 "$(wc -l <"$dir/ran")"
 }
 
 test_run_batch_of_a_killed_worker_goes_back_as_a_whole() {

@@ -5,6 +5,7 @@
  *
  *	memory	each done fails twice before it succeeds, and the second fork fails
  *	fork	the first 20 forks of a process fail
+ *	pipe	the second pipe of a process, that of --outcome-fd, can't be made at first
  *	clone	the second and the third worker of wqctl run can't be started
  *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
  *	again	at each list of keys such a queue is removed and made again
@@ -229,6 +230,16 @@ pid_t fork(void)
 	if (shim("fork") ? n++ >= 20 : !shim("memory") || n++ != 1)
 		return ((pid_t (*)(void))dlsym(RTLD_NEXT, "fork"))();
 	errno = EAGAIN;
+	return -1;
+}
+
+int pipe2(int fds[2], int flags)
+{
+	static int n;
+
+	if (!shim("pipe") || ++n != 2)
+		return syscall(SYS_pipe2, fds, flags);
+	errno = EMFILE;
 	return -1;
 }
 

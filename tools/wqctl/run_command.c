@@ -206,22 +206,30 @@ static void wait_until_fork_succeeds(void)
 }
 
 /*
- * Fork, and retry if that fails: an error is not a failure of the keys.  If it fails for long, they
- * go back, as another consumer may be able to run them.  Return -1 if the worker has to stop,
- * or no longer holds the keys.
+ * Make the pipes and fork, and retry if that fails: an error is not a failure of the keys.  If it
+ * fails for long, they go back, as another consumer may be able to run them.  Return -1 if the
+ * worker has to stop, or no longer holds the keys.
  */
-static pid_t fork_command(struct slot *slot)
+static pid_t fork_command(struct slot *slot, int ends[NUM_STREAMS])
 {
-	bool reported = args->quiet;
+	bool reported = args->quiet, piped;
 	unsigned int tries = 0;
 	pid_t pid;
+	int err;
 
 	do {
-		pid = fork_without_stops();
-		if (pid >= 0 || stopped())
+		piped = output_open(slot, ends);
+		pid = piped ? fork_without_stops() : -1;
+		if (pid >= 0)
 			return pid;
+		err = errno;
+		output_close(ends);
+		output_drop();
+		if (stopped())
+			return -1;
 		if (!reported)
-			message("can't fork: %s; trying again", strerror(errno));
+			message("can't %s: %s; trying again",
+				piped ? "fork" : "make a pipe for --outcome-fd", strerror(err));
 		reported = true;
 		if (++tries >= FORK_TRIES && give_back(slot)) {
 			wait_until_fork_succeeds();
@@ -302,19 +310,25 @@ static bool read_outcome(char *line, unsigned int *next)
 	return true;
 }
 
-/* @text: lines and two NULs, or NULL */
-static void read_outcomes(char *text)
+static void read_outcomes(char *text, size_t len)
 {
+	char *line, *end, *limit = text + len;
 	unsigned int next = 0;
 	bool reported = false;
-	char *line, shown[65];
-	size_t len;
+	char shown[65];
 
-	for (line = text; line && *line; line += len + 1) {
-		len = strcspn(line, args->nul ? "" : "\n");
-		line[len] = '\0';
+	for (line = text; line < limit; line = end + 1) {
+		end = memchr(line, args->nul ? '\0' : '\n', limit - line);
+		/* A command that was killed can have written the beginning of a key. */
+		if (!end) {
+			message("the last line that the command wrote to descriptor %u has no end, and is ignored",
+				args->outcome_fd);
+			return;
+		}
+		*end = '\0';
 		snprintf(shown, sizeof(shown), "%s", line);
-		if (!read_outcome(line, &next) && !reported) {
+		/* A line with a NUL in it is about no key. */
+		if ((memchr(line, '\0', end - line) || !read_outcome(line, &next)) && !reported) {
 			message("the command wrote '%s' to descriptor %u, and not done, retry, give-up or after TIME, and one of its keys",
 				shown, args->outcome_fd);
 			reported = true;
@@ -403,8 +417,10 @@ static const struct timespec *wait_time(struct timespec *ts, const struct limit 
 static int wait_command(struct slot *slot, pid_t pid)
 {
 	struct limit limit = { .next = args->has_timeout ? from_now(args->timeout) : INT64_MAX };
-	bool held_all = true, changed = false;
+	bool held_all = true, changed = false, all_read;
 	struct timespec ts;
+	char *outcomes;
+	size_t len;
 	sigset_t old, mask;
 	int status;
 	pid_t ret;
@@ -430,13 +446,17 @@ static int wait_command(struct slot *slot, pid_t pid)
 	/* The processes that it left behind would go on beside the next run of the key. */
 	while (limit.signal && kill_session(getpid()))
 		pause_touching();
-	read_outcomes(output_end());
+	all_read = output_end(&outcomes, &len);
+	if (all_read)
+		read_outcomes(outcomes, len);
 	if (held_all && !touch()) {
 		report_lost(slot, "wqctl ignores the outcome of its command");
 		held_all = false;
 	}
 	if (ret < 0 || !held_all)
 		return NO_OUTCOME;
+	if (!all_read)
+		return OUTCOMES_LOST;
 	if (limit.signal)
 		return args->restart ? RESTART : OUT_OF_TIME;
 	return status;
@@ -447,18 +467,15 @@ int run_command(struct slot *slot)
 	pid_t worker = getpid(), pid;
 	int ends[NUM_STREAMS], status;
 
-	output_open(slot, ends);
 	slot->exec_error = 0;
-	pid = fork_command(slot);
+	pid = fork_command(slot, ends);
 	if (pid == 0)
 		exec_command(slot, worker, ends);
-	output_close(ends);
-	if (pid < 0) {
-		output_drop();
+	if (pid < 0)
 		return NO_OUTCOME;
-	}
+	output_close(ends);
 	status = wait_command(slot, pid);
-	if (!slot->exec_error || status == NO_OUTCOME)
+	if (!slot->exec_error || status == NO_OUTCOME || status == OUTCOMES_LOST)
 		return status;
 	if (!is_of_each_key(slot->exec_error))
 		return -slot->exec_error;
@@ -478,7 +495,7 @@ const char *status_text(int status)
 	if (status == OUT_OF_TIME)
 		return "timed out";
 	if (status == NO_LINE)
-		return "the key has a newline, and --stdin without --null has lines";
+		return "the key has a newline, and --stdin or --outcome-fd without --null has lines";
 	if (status == SAID_RETRY)
 		return "reported as failed";
 	if (status == SAID_GIVE_UP)

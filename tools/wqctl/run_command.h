@@ -12,8 +12,9 @@ enum {
 	NO_OUTCOME = INT_MIN,
 	CONSUMERS_DIED,		/* the key ended its workers, and is not run once more */
 	OUT_OF_TIME,		/* --timeout ended the command */
-	NO_LINE,		/* the key has the end of a line of --stdin in it */
+	NO_LINE,		/* the key has the end of a line of --stdin or --outcome-fd in it */
 	RESTART,		/* --restart ended the command */
+	OUTCOMES_LOST,		/* a part of what it wrote to --outcome-fd could not be kept */
 	BY_STATUS,		/* the command wrote nothing about the key */
 	SAID_RETRY, SAID_GIVE_UP, SAID_AFTER,	/* what it wrote */
 	NO_ERRNO = -4095,	/* they are below it */

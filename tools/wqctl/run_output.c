@@ -53,6 +53,10 @@ static struct stream {
 static struct slot *slot;	/* of this worker */
 static char *tag;		/* of the command, or NULL */
 
+/* Errors of the command's output */
+static bool outcomes_lost;	/* a part of what it wrote to --outcome-fd */
+static int write_error;		/* errno of a write to standard output, or 0 */
+
 /* The end of standard error */
 static struct {
 	char line[WQ_MAX_REASON];	/* the beginning of the last line that is not empty */
@@ -101,6 +105,7 @@ static void interrupt_every(int64_t ns)
  */
 static bool put(int to, const char *text, size_t n)
 {
+	struct pollfd pfd = { .fd = to, .events = POLLOUT };
 	bool held_all = true;
 	ssize_t part;
 
@@ -108,11 +113,16 @@ static bool put(int to, const char *text, size_t n)
 		interrupt_every(lease / 3);
 	while (n && held_all) {
 		part = write(to, text, n);
-		if (part <= 0 && errno != EINTR)
-			break;
 		if (part > 0) {
 			text += part;
 			n -= part;
+		} else if (part < 0 && errno == EAGAIN) {
+			/* Another process that has the file made it non-blocking. */
+			poll(&pfd, 1, -1);
+		} else if (part == 0 || errno != EINTR) {
+			if (to == STDOUT_FILENO)
+				write_error = part ? errno : EIO;
+			break;
 		}
 		held_all = touch();
 	}
@@ -191,8 +201,8 @@ static bool add(struct stream *s, const char *text, size_t n)
 	if (s->to == STDERR_FILENO)
 		last_add(text, n);
 	if (s->file == OUTCOMES_FILE) {
-		if (s->len < MAX_GROUP)
-			keep(s, text, n);
+		if (s->len >= MAX_GROUP || !keep(s, text, n))
+			outcomes_lost = true;
 		return true;
 	}
 	if (mode == AS_IT_COMES)
@@ -282,8 +292,9 @@ bool output_is_piped(void)
 	return mode != AS_IT_COMES;
 }
 
-void output_open(struct slot *of, int ends[NUM_STREAMS])
+bool output_open(struct slot *of, int ends[NUM_STREAMS])
 {
+	bool has_outcomes = true;
 	const char *key = held.keys[0].text;
 	struct stream *s;
 	int pipes[2];
@@ -291,6 +302,8 @@ void output_open(struct slot *of, int ends[NUM_STREAMS])
 	slot = of;
 	last.len = 0;
 	last.ended = false;
+	outcomes_lost = false;
+	write_error = 0;
 	free(tag);
 	if (!args->tag || !key || asprintf(&tag, "%s\t", key_text(key, strlen(key))) < 0)
 		tag = NULL;
@@ -298,13 +311,17 @@ void output_open(struct slot *of, int ends[NUM_STREAMS])
 		s->len = 0;
 		s->in_line = false;
 		ends[s - streams] = -1;
-		if (s->to < 0 || (s->to == STDOUT_FILENO && !output_is_piped()) ||
-		    pipe2(pipes, O_CLOEXEC))
+		if (s->to < 0 || (s->to == STDOUT_FILENO && !output_is_piped()))
 			continue;
+		if (pipe2(pipes, O_CLOEXEC)) {
+			has_outcomes = s->file != OUTCOMES_FILE;
+			continue;
+		}
 		fcntl(pipes[0], F_SETFL, O_NONBLOCK);
 		slot->files[s->file] = pipes[0];
 		ends[s - streams] = pipes[1];
 	}
+	return has_outcomes;
 }
 
 void output_become(const int ends[NUM_STREAMS])
@@ -345,7 +362,7 @@ bool output_wait(int fd, const struct timespec *timeout, const sigset_t *mask)
 	return pipes[NUM_STREAMS].revents;
 }
 
-char *output_end(void)
+bool output_end(char **outcomes, size_t *len)
 {
 	struct stream *s;
 
@@ -365,7 +382,14 @@ char *output_end(void)
 		leave(s);
 	close_file(slot, OUTCOMES_FILE);
 	s = &streams[NUM_STREAMS - 1];
-	return keep(s, "\0", 2) ? s->text : NULL;
+	*outcomes = s->text;
+	*len = s->len;
+	return !outcomes_lost;
+}
+
+int output_error(void)
+{
+	return write_error;
 }
 
 void output_drop(void)

@@ -13,8 +13,11 @@ void output_prepare(void);
 /* Whether standard output of a command is a pipe. */
 bool output_is_piped(void);
 
-/* Make the pipes of the next command, and set @ends to the ends to write to; -1: there is none. */
-void output_open(struct slot *slot, int ends[NUM_STREAMS]);
+/*
+ * Make the pipes of the next command, and set @ends to the ends to write to; -1: there is none.
+ * False with errno: there is no pipe for --outcome-fd, and the command must not start.
+ */
+bool output_open(struct slot *slot, int ends[NUM_STREAMS]);
 
 /* In the child: the ends become its descriptors. */
 void output_become(const int ends[NUM_STREAMS]);
@@ -28,10 +31,13 @@ void output_close(const int ends[NUM_STREAMS]);
 bool output_wait(int fd, const struct timespec *timeout, const sigset_t *mask);
 
 /*
- * The command has ended: write all of its output.  Return what it wrote to --outcome-fd, and
- * two NULs, or NULL.
+ * The command has ended: write all of its output.  Set @outcomes and @len to what it wrote to
+ * --outcome-fd, which the caller may change; false: a part of it was lost.
  */
-char *output_end(void);
+bool output_end(char **outcomes, size_t *len);
+
+/* errno of a write of the command's output to standard output, or 0. */
+int output_error(void);
 
 /* The command was not started. */
 void output_drop(void);

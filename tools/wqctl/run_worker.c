@@ -206,7 +206,8 @@ static bool must_run(struct slot *slot, struct held_key *k)
 	/* A key that kills its worker never gets to its retries here, but the queue counts. */
 	if (item->given_back && item->failures > max_retries)
 		k->outcome = CONSUMERS_DIED;
-	else if (args->keys_on_stdin && !args->nul && memchr(item->key, '\n', item->len))
+	else if ((args->keys_on_stdin || args->outcome_fd) && !args->nul &&
+		 memchr(item->key, '\n', item->len))
 		k->outcome = NO_LINE;
 	if (k->outcome != BY_STATUS) {
 		give_up(slot, item, k->outcome);
@@ -238,6 +239,7 @@ static bool run_and_end(struct slot *slot)
 	struct timespec start;
 	struct held_key *k;
 	int64_t began;
+	bool ended, reported;
 	int status;
 
 	clock_gettime(CLOCK_REALTIME, &start);
@@ -249,12 +251,25 @@ static bool run_and_end(struct slot *slot)
 			give_back(slot);
 		return false;
 	}
+	if (status == OUTCOMES_LOST) {
+		message("can't keep all that the command wrote to descriptor %u: that is more than 16 MiB, or there is not enough memory; its keys go back to the queue",
+			args->outcome_fd);
+		/* no busy loop if each command does that */
+		pause_touching();
+		give_back(slot);
+		return false;
+	}
 	if (args->job_log)
 		for_each_held(k)
 			log_run(k, &start, now_ns() - began, status_of(k, status));
-	if ((status || output_is_piped()) && output_ended()) {
-		if (!atomic_exchange(&shared->no_command, true))
+	ended = (status || output_is_piped()) && output_ended();
+	if (ended || output_error()) {
+		reported = atomic_exchange(&shared->no_command, true);
+		if (!reported && ended)
 			message("nobody reads standard output any more; run ends, and the key goes back to the queue");
+		else if (!reported)
+			message("can't write the output of commands: %s; run ends, and the key goes back to the queue",
+				strerror(output_error()));
 		slot->no_command = true;
 		return false;
 	}
@@ -329,14 +344,14 @@ static int get_some(int64_t timeout)
 	return 0;
 }
 
-/* The bytes of the keys as arguments */
+/* The bytes of the keys as arguments, which the kernel counts with a pointer each */
 static size_t size_of_keys(void)
 {
+	size_t more = 1 + sizeof(char *) + (args->prefix ? strlen(args->prefix) : 0), size = 0;
 	struct held_key *k;
-	size_t size = 0;
 
 	for_each_held(k)
-		size += k->item.len + 1;
+		size += k->item.len + more;
 	return size;
 }
 

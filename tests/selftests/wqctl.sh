@@ -3549,6 +3549,24 @@ test_run_that_timeout_ends_lets_its_commands_finish() {
 	is key other "$(wq get -n 9 $q)"
 }
 
+test_run_takes_a_signal_of_a_process_that_goes_on_sending() {
+	local run i
+	queue
+	wq add $q k
+	"$WQCTL" run $q -- sh -c "echo >>$dir/ran; read -r _ <$gate" 2>"$err" &
+	run=$!
+	eventually file_has "$dir/ran" 1
+	for ((i = 0; i < 20; i++)); do
+		kill -TERM $run
+		nap 0.3
+		! printed "killed the commands" || break
+	done
+	[ $i -lt 20 ] || let_through
+	wait $run
+	is status 1 $?
+	prints "killed the commands; their keys are back in the queue"
+}
+
 test_run_follow_waits_for_its_queues_and_a_signal_ends_that() {
 	local run
 	"$WQCTL" run --follow --failed-to $q.failed --max-retries 0 $q -- false 2>"$err" &
@@ -3574,6 +3592,22 @@ test_run_follow_waits_for_its_queues_and_a_signal_ends_that() {
 	is "status after a signal" 0 $?
 	reports 1 "create it first: wqctl create $q" wq run $q -- true
 	reports 1 "there is no queue of that name" wq run --follow --once $q -- true
+}
+
+test_run_follow_that_waits_for_its_queue_outlives_a_child_of_its_shell() {
+	local run
+	bash -c 'read -r _ <"$1" & exec "$2" run -q --follow "$3" -- true' sh "$gate" "$WQCTL" $q 2>"$err" &
+	run=$!
+	eventually printed "there is no queue '$q' yet"
+	let_through
+	no_child() { [ -z "$(<"/proc/$run/task/$run/children")" ]; }
+	eventually no_child
+	queue
+	wq add $q k
+	eventually stat_is dones 1
+	kill $run
+	wait $run
+	is status 0 $?
 }
 
 # A worker without --follow is named, and one with it goes on in the module that stays loaded.

@@ -329,9 +329,12 @@ static bool is_repeated(const siginfo_t *info)
 	bool repeated = info->si_code == SI_USER && info->si_pid == sender &&
 			now_ns() - when < NSEC_PER_SEC;
 
+	/* A repeat does not begin the second again, so a process that goes on sending is heard. */
+	if (repeated)
+		return true;
 	sender = info->si_code == SI_USER ? info->si_pid : 0;
 	when = now_ns();
-	return repeated;
+	return false;
 }
 
 /* Start the workers, and supervise them until the last one has ended. */

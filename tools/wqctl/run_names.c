@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "run_names.h"
@@ -74,7 +75,7 @@ int first_open(const struct args *a, enum name name)
 {
 	const char *queue = name == QUEUE ? a->queue : a->failed_to;
 	const struct timespec ts = to_timespec(FOLLOW_NS);
-	int q;
+	int q, sig;
 
 	if (name == QUEUE && a->fd >= 0)
 		return a->fd;
@@ -84,7 +85,12 @@ int first_open(const struct args *a, enum name name)
 	message("there is no queue '%s' yet, and run waits for it; create it: wqctl create %s%s", queue,
 		end_of_options(queue), queue);
 	while (q < 0 && errno == ENOENT) {
-		if (sigtimedwait(&signals, NULL, &ts) > 0) {
+		sig = sigtimedwait(&signals, NULL, &ts);
+		/* A child of the program that became wqctl by exec */
+		if (sig == SIGCHLD) {
+			while (waitpid(-1, NULL, WNOHANG) > 0)
+				continue;
+		} else if (sig > 0) {
 			errno = 0;
 			return -1;
 		}

@@ -3325,6 +3325,27 @@ test_run_job_log_has_a_line_for_each_run_and_can_be_renamed() {
 		wq run --job-log "$dir/none/log" $q -- true
 }
 
+test_run_job_log_is_a_file_that_is_safe_for_root() {
+	queue
+	refuses() { reports 1 "can't write to the job log '$1': $2" wq run --once --job-log "$1" $q -- true; }
+	mkfifo "$dir/fifo"
+	refuses "$dir/fifo" "no process reads this FIFO"
+	: >"$dir/file"
+	ln -s file "$dir/link"
+	refuses "$dir/link" "root writes to no log that is a symbolic link"
+	ln "$dir/file" "$dir/second"
+	refuses "$dir/file" "root writes to no file that has several hard links"
+	rm "$dir/second"
+	chown 1000 "$dir/file"
+	refuses "$dir/file" "root writes to no log of another user"
+	refuses /dev/full "No space left on device"
+	status 0 wq run -q --once --job-log /dev/stderr $q -- true
+	is "bytes of a file that was refused" 0 "$(wc -c <"$dir/file")"
+	wq add $q k
+	status 0 wq run -q --once --job-log /dev/stderr $q -- true
+	matches "line" $'\t0\tk$' "$(<"$err")"
+}
+
 test_run_batch_gives_keys_to_one_command_as_xargs() {
 	queue
 	wq add $q a 'b c' d

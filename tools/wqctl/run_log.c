@@ -8,20 +8,66 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "run_command.h"
 #include "run_log.h"
 
+/* Why root does not write to the file: another user can have put it there; NULL: root does. */
+static const char *why_refused(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return NULL;
+	if (st.st_uid)
+		return "root writes to no log of another user";
+	return st.st_nlink > 1 ? "root writes to no file that has several hard links" : NULL;
+}
+
+/*
+ * Open the log; -1 and @why: that is impossible.  A user who can write to the directory of root's
+ * log could make root append to another file, or wait for a reader of a FIFO.
+ */
+static int log_open(const char *path, const char **why)
+{
+	bool checked = !geteuid() && strcmp(path, "/dev/stdout") && strcmp(path, "/dev/stderr");
+	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY | O_CLOEXEC | O_NONBLOCK |
+			    (checked ? O_NOFOLLOW : 0), 0666);
+	struct stat st;
+
+	if (fd < 0 && errno == ENXIO && !stat(path, &st) && S_ISFIFO(st.st_mode))
+		*why = "no process reads this FIFO";
+	else if (fd < 0 && errno == ELOOP && checked)
+		*why = "root writes to no log that is a symbolic link";
+	else if (fd < 0)
+		*why = strerror(errno);
+	else
+		*why = checked ? why_refused(fd) : NULL;
+	if (fd >= 0 && *why) {
+		close(fd);
+		return -1;
+	}
+	/* Only the open must not wait. */
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, O_APPEND);
+	return fd;
+}
+
 bool log_write(const struct args *a, const char *text, size_t n)
 {
-	int fd = open(a->job_log, O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY | O_CLOEXEC, 0666);
 	static bool reported;
-	bool ok = fd >= 0 && write(fd, text, n) == (ssize_t)n;
+	const char *why;
+	int fd = log_open(a->job_log, &why);
+	ssize_t written = fd < 0 ? -1 : write(fd, text, n);
+	bool ok = written == (ssize_t)n;
 
+	if (fd >= 0 && !ok)
+		why = strerror(written < 0 ? errno : ENOSPC);
 	if (!ok && !reported)
-		message("can't write to the job log '%s': %s", a->job_log, strerror(errno));
+		message("can't write to the job log '%s': %s", a->job_log, why);
 	reported = !ok;
 	if (fd >= 0)
 		close(fd);

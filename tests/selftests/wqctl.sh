@@ -3631,6 +3631,17 @@ test_run_follow_that_waits_for_its_queue_outlives_a_child_of_its_shell() {
 	is status 0 $?
 }
 
+test_run_and_watch_refuse_options_without_an_effect() {
+	local option
+	for option in --timeout=1s --job-log=log --output=line --tag; do
+		reports 2 "--print can't be combined with --timeout, --job-log, --output or --tag" \
+			wq watch --print $option net
+	done
+	reports 2 "--restart can't be combined with" wq watch --restart --job-log log net -- true
+	reports 2 "--kill-after needs --timeout or --restart" wq watch --kill-after 1s net -- true
+	reports 2 "--kill-after needs --timeout: " wq run --kill-after 1s $q -- true
+}
+
 # A worker without --follow is named, and one with it goes on in the module that stays loaded.
 test_reload_that_fails_ends_no_worker() {
 	local stays follows

@@ -62,7 +62,7 @@ static const struct known_option {
 	{ OPT_GIVE_UP, "give-up", FLAG, BITS(outcome, WQ_OUTCOME_GIVE_UP) },
 	{ OPT_JOB_LOG, "job-log", TEXT, TO(job_log) },
 	{ OPT_JSON, "json", FLAG, BITS(json, 1) },
-	{ OPT_KILL_AFTER, "kill-after", TIME, TO(kill_after) },
+	{ OPT_KILL_AFTER, "kill-after", TIME, TO(kill_after), BITS(has_kill_after, 1) },
 	{ OPT_MAX_RETRIES, "max-retries", NUMBER, TO(max_retries), .max = UINT32_MAX },
 	{ OPT_MAX_USER_BYTES, "max-user-bytes", TOKEN, TO(max_user_bytes) },
 	{ OPT_MERGE, "merge", FLAG, BITS(merge, 1) },

@@ -168,6 +168,8 @@ static const char *check_run(const struct args *a)
 		return "--tty can't be combined with --output or --tag: COMMAND writes to the terminal";
 	if (a->tty && a->keys_on_stdin)
 		return "--tty can't be combined with --stdin: COMMAND has the standard input of run";
+	if (a->has_kill_after && !a->has_timeout)
+		return "--kill-after needs --timeout: without it, no COMMAND gets SIGTERM";
 	return check_command(a);
 }
 
@@ -181,8 +183,12 @@ static const char *check_watch(const struct args *a)
 	if (a->print ? a->num_words : !a->num_words)
 		return "give either a command to run, or --print";
 	if (a->restart && (a->print || a->jobs > 1 || a->batch_keys || a->keys_on_stdin || a->outcome_fd ||
-			   a->tag || a->has_timeout))
-		return "--restart can't be combined with --print, --jobs, --batch, --stdin, --outcome-fd, --tag or --timeout: one command runs, and gets no key";
+			   a->tag || a->job_log || a->has_timeout))
+		return "--restart can't be combined with --print, --jobs, --batch, --stdin, --outcome-fd, --tag, --job-log or --timeout: one command runs, and gets no key";
+	if (a->print && (a->has_timeout || a->job_log || a->output || a->tag))
+		return "--print can't be combined with --timeout, --job-log, --output or --tag: no command runs";
+	if (a->has_kill_after && !a->has_timeout && !a->restart)
+		return "--kill-after needs --timeout or --restart: without them, no COMMAND gets SIGTERM";
 	return check_command(a);
 }
 

@@ -59,6 +59,7 @@ enum {
  * @interval: -d, in ns
  * @output: -o, or NULL
  * @kill_after: --kill-after, in ns
+ * @has_kill_after: --kill-after was given
  * @job_log: --job-log, or NULL
  * @batch_keys: --batch of run, or 0
  * @outcome_fd: --outcome-fd, or 0
@@ -113,6 +114,7 @@ struct args {
 	const char *events;
 	/* Options without a value: 0 or 1, see options.c. */
 	unsigned int has_timeout;
+	unsigned int has_kill_after;
 	unsigned int wait;
 	unsigned int accept;
 	unsigned int no_map;

@@ -105,8 +105,17 @@ func (t *keys) changed(name string, rev int64) bool {
 		k.rev, k.exists, k.seen = rev, true, false
 		// During a run, the local queue has to hear of the change once more.
 		k.queued = false
+	} else if k.running {
+		return false // the run covers it, or its end adds the key
 	}
 	return k.waits()
+}
+
+// entered records the change that a run has found at its begin, and covers.
+func (t *keys) entered(name string, rev int64) {
+	if k := t.all[name]; k != nil && rev > k.rev {
+		k.rev, k.exists, k.seen = rev, true, false
+	}
 }
 
 // removed records that the need or the object did not exist at a revision. It returns whether the
@@ -139,11 +148,12 @@ func (t *keys) removed(name string, rev int64) (add, cancel bool) {
 // not begin, unless the key is parked and was kicked in the local queue.
 func (t *keys) begin(name string) (int64, bool) {
 	k := t.all[name]
-	if k == nil || k.running || k.held {
+	if k == nil || k.running {
 		return 0, false
 	}
+	kicked := !k.queued
 	k.queued = false
-	if k.rev <= k.covered {
+	if k.held || k.rev <= k.covered || !kicked && !k.dirty() {
 		return 0, false
 	}
 	k.running = true

@@ -158,6 +158,39 @@ func TestKeyThatIsFreedBeforeItsBeginEnded(t *testing.T) {
 	expect(t, "add by the other", k.ended("a", false), true)
 }
 
+func TestAddDuringARefusedBeginRunsWhenTheKeyIsFreed(t *testing.T) {
+	k := newKeys(false)
+	k.adds(k.changed("a", 5), "a")
+	k.begin("a")
+	expect(t, "put", k.adds(k.changed("a", 7), "a"), true)
+	k.hold("a")
+	expect(t, "needs an add", k.ended("a", false), false) // the local queue has it
+	_, ok := k.begin("a")
+	expect(t, "begin while it is held", ok, false)
+	expect(t, "add when it is freed", k.free("a"), true)
+}
+
+func TestListingDuringARunAddsNothing(t *testing.T) {
+	k := newKeys(false)
+	k.adds(k.changed("a", 5), "a")
+	k.begin("a")
+	expect(t, "the same put in a listing", k.changed("a", 5), false)
+	expect(t, "newer put", k.changed("a", 6), true)
+}
+
+func TestParkedKeyRunsIfItIsKickedAlone(t *testing.T) {
+	k := newKeys(false)
+	k.adds(k.changed("a", 5), "a")
+	k.begin("a")
+	k.adds(k.changed("a", 6), "a") // and the begin finds it
+	k.park("a", 6)
+	k.ended("a", false)
+	_, ok := k.begin("a")
+	expect(t, "begin by the add", ok, false)
+	_, ok = k.begin("a")
+	expect(t, "begin by a kick", ok, true)
+}
+
 func TestHeldKeyWhoseRunIsDoneNeedsNoRun(t *testing.T) {
 	k := newKeys(false)
 	k.adds(k.changed("a", 5), "a")

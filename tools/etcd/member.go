@@ -612,7 +612,9 @@ func (n *needSink) put(kv *mvccpb.KeyValue, listed bool) error {
 	if !listed {
 		n.m.stats.lagged(kv.Value)
 	}
-	return n.m.take(n.s, name, kv.ModRevision, listed, n.given[name])
+	known := n.given[name]
+	delete(n.given, name)
+	return n.m.take(n.s, name, kv.ModRevision, listed, known)
 }
 
 func (n *needSink) deleted(etcdKey string, rev int64) error {

@@ -9,7 +9,7 @@ package main
 //
 //	the owner key       the shard is still ours
 //	the run's entry     it does not exist, so no former owner runs the key
-//	the need            it has the revision that the run covers
+//	the need            it exists. The run covers the revision that the transaction finds
 //	retry and parked    the failures of the key are those that this member knows
 //
 // The entry belongs to the lease of the member. Its create revision is the fence of the run: it
@@ -28,8 +28,9 @@ package main
 //	the session ended      the outcome is ignored: the new owner runs the key
 //
 // An answer can be lost, so that a transaction takes place twice, or much later. A begin that comes
-// after the end of its run finds that one of need, retry and parked has changed. In mirror mode it
-// succeeds, and the next run of the key on this member takes the entry as its own.
+// after the end of its run finds that one of need, retry and parked has changed. In mirror mode, and if
+// the key was added again, it succeeds, and the next run of the key on this member takes the entry as
+// its own.
 
 import (
 	"context"
@@ -118,23 +119,26 @@ func encode(value any) string {
 	return string(text)
 }
 
-// begin returns nil if the key must not run here and now.
-func (m *member) begin(name string) *run {
+// begin returns no run if the key must not run here and now, and an error if it must be tried later.
+func (m *member) begin(name string) (*run, error) {
 	n := m.layout.shardOf(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.shards[n]
-	if s.state != owned || m.session == nil || !m.session.lease.valid() {
-		return nil
+	if s.state != owned || m.session == nil {
+		return nil, nil
+	}
+	if !m.session.lease.valid() {
+		return nil, wq.RetryIn(time.Second) // the local queue keeps the key
 	}
 	need, ok := s.keys.begin(name)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	m.runs++
 	return &run{key: name, runs: m.layout.runsOf(n), need: need,
 		fails: s.keys.all[name].later.Failures, s: s, in: m.session, owner: s.fence,
-		ctx: m.session.work}
+		ctx: m.session.work}, nil
 }
 
 // ours reports that the shard has not been handed over since the run began. It is called with the
@@ -149,7 +153,8 @@ func (m *member) enter(r *run) bool {
 	for {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
 		reply, err := m.client.Txn(ctx).If(m.mayBegin(r)...).
-			Then(clientv3.OpPut(r.entry(), value, clientv3.WithLease(r.in.lease.id))).
+			Then(clientv3.OpPut(r.entry(), value, clientv3.WithLease(r.in.lease.id)),
+				clientv3.OpGet(m.needOf(r))).
 			Else(clientv3.OpGet(m.layout.owner(r.s.n)), clientv3.OpGet(r.entry()),
 				clientv3.OpGet(m.needOf(r)), clientv3.OpGet(m.parkOf(r)),
 				clientv3.OpGet(m.retryOf(r))).Commit()
@@ -160,11 +165,26 @@ func (m *member) enter(r *run) bool {
 				return false
 			}
 		case reply.Succeeded:
-			r.fence = reply.Header.Revision
+			m.entered(r, reply.Header.Revision, reply.Responses[1].GetResponseRange().Kvs)
 			return r.in.lease.valid()
 		case !m.refused(r, reply):
 			return r.fence != 0 && r.in.lease.valid()
 		}
+	}
+}
+
+// entered records the entry of the run, and the need that the run covers: that of the same revision
+// of etcd, as the key can be added again and again while a begin is under way.
+func (m *member) entered(r *run, fence int64, need []*mvccpb.KeyValue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.fence = fence
+	if len(need) == 0 {
+		return // mirror mode
+	}
+	r.need = need[0].ModRevision
+	if m.ours(r) {
+		r.s.keys.entered(r.key, r.need)
 	}
 }
 
@@ -182,7 +202,7 @@ func (m *member) mayBegin(r *run) []clientv3.Cmp {
 	if k := r.s.keys.all[r.key]; k != nil && m.ours(r) {
 		parked, later = k.record, k.later.record
 	}
-	return append(when, clientv3.Compare(clientv3.ModRevision(m.needOf(r)), "=", r.need),
+	return append(when, exists(m.needOf(r)),
 		clientv3.Compare(clientv3.ModRevision(m.parkOf(r)), "=", parked),
 		clientv3.Compare(clientv3.ModRevision(m.retryOf(r)), "=", later))
 }
@@ -203,6 +223,12 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 	defer m.mu.Unlock()
 	if clientv3.LeaseID(entry.Lease) == r.in.lease.id {
 		r.fence = entry.CreateRevision
+		if need.ModRevision != 0 {
+			r.need = need.ModRevision
+			if m.ours(r) {
+				r.s.keys.entered(r.key, r.need)
+			}
+		}
 		return false
 	}
 	if !m.ours(r) {
@@ -212,6 +238,7 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 	switch {
 	case owner.CreateRevision != r.owner:
 		m.fire(r.s, lost)
+		m.reconcile()
 	case entry.CreateRevision != 0:
 		keys.hold(r.key)
 		go m.await(r.s.ctx, r.s, r.key, rev)
@@ -230,15 +257,15 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 
 // handle is the function of the local queue's Run. Its result ends the run there.
 func (m *member) handle(_ context.Context, it wq.Item) error {
-	r := m.begin(it.Key)
+	r, err := m.begin(it.Key)
 	if r == nil {
-		return nil
+		return err
 	}
 	if !m.enter(r) {
 		return m.leaveRun(r, nil)
 	}
 	began := time.Now()
-	err := m.worker.work(r)
+	err = m.worker.work(r)
 	m.stats.ran(time.Since(began), err)
 	return m.leaveRun(r, m.settle(r, err, it.Failures))
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func runOf(t *testing.T) (*member, *run, added, reported) {
 	s.state, s.fence, s.keys = owned, 7, *newKeys(false)
 	s.ctx, s.stop = context.WithCancel(ctx)
 	s.keys.adds(s.keys.changed("a", 3), "a")
-	r := m.begin("a")
+	r, _ := m.begin("a")
 	if r == nil {
 		t.Fatal("expected a run")
 	}
@@ -147,6 +148,52 @@ func TestBeginWithANewerNeedCoversIt(t *testing.T) {
 	expect(t, "need", r.need, int64(9))
 }
 
+// The key is put more often than a transaction takes.
+func TestRunCoversTheNeedThatItsBeginFinds(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	kv := &accepted{need: kv(3, 9, 0, "")}
+	m.client.KV = kv
+	expect(t, "run", m.enter(r), true)
+	expect(t, "calls", kv.calls, 1)
+	expect(t, "fence", r.fence, int64(20))
+	expect(t, "need", r.need, int64(9))
+	for _, c := range kv.when {
+		if string(c.Key) == m.needOf(r) {
+			expect(t, "compared", c.Target, etcdserverpb.Compare_CREATE)
+		}
+	}
+	expect(t, "add by the watch", m.shards[0].keys.changed("a", 9), false)
+}
+
+// accepted makes each transaction.
+type accepted struct {
+	clientv3.KV
+	need  *mvccpb.KeyValue
+	when  []clientv3.Cmp
+	then  []clientv3.Op
+	calls int
+}
+
+func (a *accepted) Txn(context.Context) clientv3.Txn      { return a }
+func (a *accepted) If(when ...clientv3.Cmp) clientv3.Txn  { a.when = when; return a }
+func (a *accepted) Then(then ...clientv3.Op) clientv3.Txn { a.then = then; return a }
+func (a *accepted) Else(...clientv3.Op) clientv3.Txn      { return a }
+func (a *accepted) Commit() (*clientv3.TxnResponse, error) {
+	a.calls++
+	reply := found(nil, a.need, nil)
+	reply.Succeeded = true
+	return reply, nil
+}
+
+func TestKeyWaitsInTheLocalQueueForTheLease(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	m.leaveRun(r, errors.New("a failure"))
+	m.session.lease = newLease(time.Minute, time.Second, bootTime) // not renewed
+	if m.handle(context.Background(), wq.Item{Key: "a"}) == nil {
+		t.Error("expected a later try")
+	}
+}
+
 func TestBeginOfAKeyThatAFormerOwnerGaveUp(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	given := kv(8, 8, 0, `{"Need":3,"Reason":"no"}`)
@@ -177,7 +224,8 @@ func TestBeginOfAKeyThatFailedOnAFormerOwnerKeepsFailuresAndDelay(t *testing.T) 
 	if d := <-queue.delays; d < 59*time.Minute || d > time.Hour {
 		t.Errorf("expected the rest of an hour, got %s", d)
 	}
-	expect(t, "failures", m.begin("a").fails, 4)
+	r, _ = m.begin("a")
+	expect(t, "failures", r.fails, 4)
 }
 
 func TestBeginOfANewerNeedKeepsTheFailuresAlone(t *testing.T) {

@@ -201,7 +201,7 @@ func (t *errorTest) queue() {
 	t.expect("another version", "in use by version 7", run()...)
 	put(prefix+"config", `hello`)
 	t.expect("another program", "used by another program", run()...)
-	put(prefix+"config", `{"Version":1,"Shards":16}`)
+	put(prefix+"config", `{"Version":2,"Shards":16}`)
 	t.expect("other shards", "these never change", run("--shards", "8")...)
 	t.expect("key too long", "1 to 1024 bytes",
 		"add", "--endpoints", at, "mail", strings.Repeat("x", 1025))

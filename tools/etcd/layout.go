@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	layoutVersion = 1
+	layoutVersion = 2
 	maxShards     = 1 << 16
 	maxKey        = 1024
 )

@@ -66,11 +66,11 @@ func TestRendezvousWithoutMembersChoosesNone(t *testing.T) {
 
 func TestLayoutOfAnotherVersionIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"Version":2,"Shards":16}`:    "version 2",
+		`{"Version":1,"Shards":16}`:    "version 1",
 		`hello`:                        "another program",
-		`{"Version":1,"Shards":0}`:     "1 to 65536 shards",
-		`{"Version":1,"Shards":70000}`: "1 to 65536 shards",
-		`{"Version":1,"Shards":"16"}`:  "another program",
+		`{"Version":2,"Shards":0}`:     "1 to 65536 shards",
+		`{"Version":2,"Shards":70000}`: "1 to 65536 shards",
+		`{"Version":2,"Shards":"16"}`:  "another program",
 	} {
 		l := layout{prefix: "/wq/mail/"}
 		err := l.decode(text)
@@ -79,7 +79,7 @@ func TestLayoutOfAnotherVersionIsRefused(t *testing.T) {
 		}
 	}
 	l := layout{prefix: "/wq/mail/"}
-	if err := l.decode((&layout{Version: 1, Shards: 16}).encode()); err != nil || l.Shards != 16 {
+	if err := l.decode((&layout{Version: 2, Shards: 16}).encode()); err != nil || l.Shards != 16 {
 		t.Errorf("expected 16 shards, got %d (%v)", l.Shards, err)
 	}
 }

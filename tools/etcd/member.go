@@ -83,12 +83,13 @@ type member struct {
 	stats  stats
 
 	mu      sync.Mutex
-	changed *sync.Cond // the state of a shard, or runs is 0
-	session *session   // nil: no lease, so nothing is ours
-	leaving bool       // the program ends
-	synced  bool       // members and owners were listed
-	paused  bool       // no run begins
-	runs    int        // which go on, of all shards, also of those that were handed over
+	changed *sync.Cond      // the state of a shard, or runs is 0
+	session *session        // nil: no lease, so nothing is ours
+	leaving bool            // the program ends
+	synced  bool            // members and owners were listed
+	paused  bool            // no run begins
+	runs    int             // which go on, of all shards, also of those that were handed over
+	going   map[string]bool // their keys
 	shards  []*shard
 	members map[string]bool
 	choice  []string      // the member that should own each shard; nil: the members changed
@@ -99,7 +100,7 @@ type member struct {
 
 func newMember(opt options, l layout, client *clientv3.Client) *member {
 	m := &member{name: opt.member, layout: l, opt: opt, client: client,
-		members: map[string]bool{}, owners: map[int]int64{}, objects: make(chan struct{}, 1)}
+		going: map[string]bool{}, members: map[string]bool{}, owners: map[int]int64{}, objects: make(chan struct{}, 1)}
 	m.changed = sync.NewCond(&m.mu)
 	for n := 0; n < l.Shards; n++ {
 		m.shards = append(m.shards, &shard{n: n, unowned: bootTime()})
@@ -370,6 +371,7 @@ func (m *member) release(in *session, s *shard) {
 			Then(clientv3.OpDelete(m.layout.owner(s.n))).Commit()
 		cancel()
 		if err == nil {
+			m.sweep(in, s)
 			break
 		}
 		sleep(in.ctx, 100*time.Millisecond)
@@ -378,6 +380,29 @@ func (m *member) release(in *session, s *shard) {
 	defer m.mu.Unlock()
 	m.fire(s, released)
 	m.reconcile()
+}
+
+// sweep deletes the entries of this session that no run has: those of begins that came late. The
+// new owner would wait for them. If it fails, they go with the lease.
+func (m *member) sweep(in *session, s *shard) {
+	ctx, cancel := context.WithTimeout(in.ctx, callLimit)
+	defer cancel()
+	prefix := m.layout.runsOf(s.n)
+	r, err := m.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return
+	}
+	for _, kv := range r.Kvs {
+		name := string(kv.Key)
+		m.mu.Lock()
+		going := m.going[strings.TrimPrefix(name, prefix)]
+		m.mu.Unlock()
+		if going || clientv3.LeaseID(kv.Lease) != in.lease.id {
+			continue
+		}
+		m.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(name), "=", kv.CreateRevision)).
+			Then(clientv3.OpDelete(name)).Commit()
+	}
 }
 
 // owns holds while the shard has the owner that created its key at this revision.
@@ -632,6 +657,12 @@ func (n *needSink) listEnds(rev int64) error {
 	if !n.ours() {
 		return errNotOurs
 	}
+	go func(left map[string]given) { // of keys without a need
+		for name := range left {
+			n.m.forget(n.ctx, n.s.n, n.fence, name)
+		}
+	}(n.given)
+	n.given = map[string]given{}
 	return n.m.dropUnlisted(n.s, rev)
 }
 

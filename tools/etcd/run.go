@@ -19,7 +19,8 @@ package main
 // stays, and the key runs once more.
 //
 //	the worker succeeds    the need and what is known of its failures are deleted
-//	the worker fails       the failures and the delay are written, for the next owner. The local
+//	the worker fails       the failures and the delay are written, for the next owner, unless an
+//	                       operator has set a delay or deleted the need meanwhile. The local
 //	                       queue retries the key after its limiter's delay; beyond max-retries
 //	                       the change is parked
 //	the worker gives up    a park record is written: the revision of the need, and the reason.
@@ -28,9 +29,9 @@ package main
 //	the session ended      the outcome is ignored: the new owner runs the key
 //
 // An answer can be lost, so that a transaction takes place twice, or much later. A begin that comes
-// after the end of its run finds that one of need, retry and parked has changed. In mirror mode, and if
-// the key was added again, it succeeds, and the next run of the key on this member takes the entry as
-// its own.
+// after the end of its run finds that need does not exist, or that retry or parked has changed. In
+// mirror mode, and if the key was added again, it succeeds. Then the next run of the key on this
+// member takes the entry as its own, or the hand-over of the shard deletes it.
 
 import (
 	"context"
@@ -41,6 +42,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"wq.example/wq"
 )
@@ -52,6 +54,7 @@ type run struct {
 	fence int64  // its create revision
 	need  int64  // the change that the run began with
 	fails int    // failed runs in a row before this one
+	later int64  // the revision of what etcd has of them, at the begin
 
 	s     *shard
 	in    *session
@@ -136,6 +139,7 @@ func (m *member) begin(name string) (*run, error) {
 		return nil, nil
 	}
 	m.runs++
+	m.going[name] = true
 	return &run{key: name, runs: m.layout.runsOf(n), need: need,
 		fails: s.keys.all[name].later.Failures, s: s, in: m.session, owner: s.fence,
 		ctx: m.session.work}, nil
@@ -147,8 +151,18 @@ func (m *member) ours(r *run) bool {
 	return r.s.state == owned && r.s.fence == r.owner && m.session == r.in
 }
 
-// enter creates the entry of the run, and returns false if the run must not begin.
+// enter creates the entry of the run, and returns false if the run must not begin. Then it leaves no
+// entry, if a try has made one.
 func (m *member) enter(r *run) bool {
+	entered, tried := m.tryEnter(r)
+	if !entered && (tried || r.fence != 0) {
+		m.end(r, ending{})
+	}
+	return entered
+}
+
+// tryEnter also returns whether a try may have been made without an answer.
+func (m *member) tryEnter(r *run) (entered, tried bool) {
 	value := encode(entry{m.name, r.need, time.Now().UnixMilli()})
 	for {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
@@ -161,15 +175,24 @@ func (m *member) enter(r *run) bool {
 		cancel()
 		switch {
 		case err != nil:
+			tried = true
+			m.report(r, err)
 			if !sleep(r.ctx, 100*time.Millisecond) {
-				return false
+				return false, tried
 			}
 		case reply.Succeeded:
 			m.entered(r, reply.Header.Revision, reply.Responses[1].GetResponseRange().Kvs)
-			return r.in.lease.valid()
+			return r.in.lease.valid(), tried
 		case !m.refused(r, reply):
-			return r.fence != 0 && r.in.lease.valid()
+			return r.fence != 0 && r.in.lease.valid(), tried
 		}
+	}
+}
+
+// report prints an error of etcd, such as that it has no space.
+func (m *member) report(r *run, err error) {
+	if r.ctx.Err() == nil {
+		reports.print(m.opt.explain(err).Error())
 	}
 }
 
@@ -202,6 +225,7 @@ func (m *member) mayBegin(r *run) []clientv3.Cmp {
 	if k := r.s.keys.all[r.key]; k != nil && m.ours(r) {
 		parked, later = k.record, k.later.record
 	}
+	r.later = later
 	return append(when, exists(m.needOf(r)),
 		clientv3.Compare(clientv3.ModRevision(m.parkOf(r)), "=", parked),
 		clientv3.Compare(clientv3.ModRevision(m.retryOf(r)), "=", later))
@@ -224,7 +248,7 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 	if clientv3.LeaseID(entry.Lease) == r.in.lease.id {
 		r.fence = entry.CreateRevision
 		if need.ModRevision != 0 {
-			r.need = need.ModRevision
+			r.need, r.later = need.ModRevision, later.record
 			if m.ours(r) {
 				r.s.keys.entered(r.key, r.need)
 			}
@@ -275,6 +299,7 @@ func (m *member) leaveRun(r *run, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.runs--
+	delete(m.going, r.key)
 	m.changed.Broadcast()
 	if !m.ours(r) {
 		return nil // the new owner runs the key
@@ -334,7 +359,10 @@ func (m *member) retry(r *run, fails int, delay time.Duration, reason string) {
 	m.end(r, ending{settled: func(rev int64) {
 		later.record = rev
 		r.s.keys.failed(r.key, later)
-	}, always: []clientv3.Op{clientv3.OpPut(m.retryOf(r), encode(later))}})
+	}, when: []clientv3.Cmp{exists(m.needOf(r)),
+		// An operator's delay during the run stays.
+		clientv3.Compare(clientv3.ModRevision(m.retryOf(r)), "=", r.later)},
+		same: []clientv3.Op{clientv3.OpPut(m.retryOf(r), encode(later))}})
 }
 
 func (m *member) giveUp(r *run, reason string) error {
@@ -357,8 +385,8 @@ func (m *member) retryOf(r *run) string { return m.layout.retriesOf(r.s.n) + r.k
 
 // An ending is what follows in the transaction that deletes the entry of a run.
 type ending struct {
-	always []clientv3.Op
-	same   []clientv3.Op // if the need is that of the run
+	same []clientv3.Op
+	when []clientv3.Cmp // nil: if the need is that of the run
 	// settled is called if that took place, with the lock held, unless the shard has another owner
 	// by now.
 	settled func(rev int64)
@@ -368,16 +396,19 @@ type ending struct {
 // revision for settled is 0.
 func (m *member) end(r *run, e ending) {
 	need, ours := m.needOf(r), clientv3.Compare(clientv3.CreateRevision(r.entry()), "=", r.fence)
+	if r.fence == 0 {
+		// The answer to the begin was lost.
+		ours = clientv3.Compare(clientv3.LeaseValue(r.entry()), "=", r.in.lease.id)
+	}
 	ops := []clientv3.Op{clientv3.OpDelete(r.entry())}
 	mirror := m.layout.Mirror != ""
 	switch {
-	case mirror:
-	case e.same != nil:
-		same := clientv3.Compare(clientv3.ModRevision(need), "=", r.need)
-		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{same}, e.same,
-			[]clientv3.Op{clientv3.OpGet(need)}))
+	case mirror, e.same == nil:
+	case e.when != nil:
+		ops = append(ops, clientv3.OpTxn(e.when, e.same, m.otherwise(r)))
 	default:
-		ops = append(ops, e.always...)
+		same := clientv3.Compare(clientv3.ModRevision(need), "=", r.need)
+		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{same}, e.same, m.otherwise(r)))
 	}
 	for {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
@@ -387,20 +418,31 @@ func (m *member) end(r *run, e ending) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			switch {
-			case !m.ours(r):
+			case !m.ours(r) || e.settled == nil:
 			case mirror:
 				e.settled(0)
-			case e.same != nil:
+			default:
 				m.ended(r, reply, e.settled)
-			case reply.Succeeded:
-				e.settled(reply.Header.Revision)
 			}
 			return
+		}
+		m.report(r, err)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			// The entry goes, and the key stays as it was.
+			ops, e = ops[:1], ending{}
 		}
 		if !sleep(r.ctx, 100*time.Millisecond) {
 			return
 		}
 	}
+}
+
+// otherwise reads the need, and deletes what is known of the failures of a key without a need.
+func (m *member) otherwise(r *run) []clientv3.Op {
+	need := m.needOf(r)
+	return []clientv3.Op{clientv3.OpGet(need), clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(need), "=", 0)},
+		[]clientv3.Op{clientv3.OpDelete(m.parkOf(r)), clientv3.OpDelete(m.retryOf(r))}, nil)}
 }
 
 // ended compares the need that the transaction has found. If the entry was deleted before, a try

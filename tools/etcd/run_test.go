@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"wq.example/wq"
 )
@@ -183,6 +184,87 @@ func (a *accepted) Commit() (*clientv3.TxnResponse, error) {
 	reply := found(nil, a.need, nil)
 	reply.Succeeded = true
 	return reply, nil
+}
+
+// answers gives one answer after the other, and records what it was asked. A nil has an error.
+type answers struct {
+	clientv3.KV
+	replies []*clientv3.TxnResponse
+	err     error
+	when    [][]clientv3.Cmp
+	then    [][]clientv3.Op
+	there   []*mvccpb.KeyValue
+}
+
+func (a *answers) Txn(context.Context) clientv3.Txn { return a }
+func (a *answers) If(when ...clientv3.Cmp) clientv3.Txn {
+	a.when = append(a.when, when)
+	return a
+}
+func (a *answers) Then(then ...clientv3.Op) clientv3.Txn {
+	a.then = append(a.then, then)
+	return a
+}
+func (a *answers) Else(...clientv3.Op) clientv3.Txn { return a }
+func (a *answers) Commit() (*clientv3.TxnResponse, error) {
+	reply := a.replies[0]
+	a.replies = a.replies[1:]
+	if reply == nil {
+		return nil, a.err
+	}
+	return reply, nil
+}
+func (a *answers) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return &clientv3.GetResponse{Kvs: a.there}, nil
+}
+
+// The first try can come after the refusal of the second.
+func TestBeginThatIsGivenUpLeavesNoEntry(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	kv := &answers{err: errors.New("the answer was lost"),
+		replies: []*clientv3.TxnResponse{nil, found(kv(7, 7, 5, ""), nil, nil), found(nil, nil, nil)}}
+	m.client.KV = kv
+	expect(t, "run", m.enter(r), false)
+	expect(t, "calls", len(kv.then), 3)
+	expect(t, "operations", len(kv.then[2]), 1)
+	expect(t, "deletion", kv.then[2][0].IsDelete(), true)
+	expect(t, "compared", kv.when[2][0].Target, etcdserverpb.Compare_LEASE)
+}
+
+func TestEndWithoutSpaceDeletesTheEntryAlone(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	r.fence = 11
+	kv := &answers{err: rpctypes.ErrNoSpace,
+		replies: []*clientv3.TxnResponse{nil, found(nil, nil, nil)}}
+	m.client.KV = kv
+	m.retry(r, 1, time.Second, "a failure")
+	expect(t, "calls", len(kv.then), 2)
+	expect(t, "operations", len(kv.then[1]), 1)
+	expect(t, "failures", m.shards[0].keys.all["a"].later.Failures, 0)
+}
+
+func TestFailureOfAKeyWithoutNeedIsNotWritten(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	r.fence = 11
+	kv := &answers{replies: []*clientv3.TxnResponse{found(nil, nil, nil)}}
+	m.client.KV = kv
+	m.retry(r, 1, time.Second, "a failure")
+	for _, op := range kv.then[0] {
+		expect(t, "put", op.IsPut(), false)
+	}
+}
+
+func TestHandOverLeavesNoEntryWithoutARun(t *testing.T) {
+	m, _, _, _ := runOf(t)
+	entry := func(name string, lease int64) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte("/wq/q/run/0000/" + name), CreateRevision: 11, Lease: lease}
+	}
+	kv := &answers{there: []*mvccpb.KeyValue{entry("a", 5), entry("b", 5), entry("c", 9)},
+		replies: []*clientv3.TxnResponse{found(nil, nil, nil), found(nil, nil, nil)}}
+	m.client.KV = kv
+	m.release(m.session, m.shards[0])
+	expect(t, "calls", len(kv.then), 2)
+	expect(t, "deleted", string(kv.then[1][0].KeyBytes()), "/wq/q/run/0000/b")
 }
 
 func TestKeyWaitsInTheLocalQueueForTheLease(t *testing.T) {

@@ -281,7 +281,7 @@ func (v *view) state(shard int, name string, need, run, later, given *mvccpb.Key
 		e := entryOf(run)
 		k.State, k.Member, k.Fence = "running", e.Member, run.CreateRevision
 		k.Seconds = max(0, now.UnixMilli()-e.Began) / 1000
-		k.Again = need != nil && need.ModRevision != e.Need && v.layout.Mirror == ""
+		k.Again = need != nil && need.ModRevision > run.CreateRevision && v.layout.Mirror == ""
 	case need == nil:
 	case given != nil && parkOf(given).Need == need.ModRevision:
 		k.State, k.Reason = "parked", parkOf(given).Reason

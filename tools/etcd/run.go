@@ -451,7 +451,7 @@ func (m *member) ended(r *run, reply *clientv3.TxnResponse, settled func(rev int
 	rev := reply.Header.Revision
 	found := reply.Responses[0].GetResponseRange()
 	if reply.Succeeded {
-		inner := reply.Responses[1].GetResponseTxn()
+		inner := reply.Responses[len(reply.Responses)-1].GetResponseTxn()
 		if inner.Succeeded {
 			settled(rev)
 			return

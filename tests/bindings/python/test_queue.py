@@ -1944,10 +1944,12 @@ class Workers(Case):
         self.assertEqual(1, self.q.stat().dones)
 
     def test_workers_open_a_private_queue_again(self) -> None:
-        with python("q = wq.open()\nq.add_many(['a', 'b'])\n"
+        # c can start before the run of a or b that added it has ended.
+        with python("import time\nq = wq.open()\nq.add_many(['a', 'b'])\n"
                     "def fn(item):\n"
-                    " if item.text != 'c': q.add('c')\n"
-                    " elif q.stat().dones >= 2: q.shut_down()\n"
+                    " if item.text != 'c': return q.add('c')\n"
+                    " while q.stat().dones < 2: time.sleep(0.01)\n"
+                    " q.shut_down()\n"
                     "print(wq.work(fn, q, processes=2), q.stat().dones >= 3, q.stat().held)") \
                 as process:
             self.assertEqual((0, "None True 0\n", ""), self.ended(process))

@@ -28,8 +28,10 @@ static const char *why_refused(int fd)
 }
 
 /*
- * Open the log; -1 and @why: that is impossible.  A user who can write to the directory of root's
- * log could make root append to another file, or wait for a reader of a FIFO.
+ * Open the log.  If its directory belongs to another user, that user could make root append to
+ * another file, or wait for a reader of a FIFO.
+ *
+ * Return: a descriptor, or -1 with the reason in @why.
  */
 static int log_open(const char *path, const char **why)
 {

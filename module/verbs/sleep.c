@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sleep of all waits, waits of gets, and poll.  base/wait_end.c ends waits for runs.  The head of
- * state/lock.c argues why no wake-up is lost.
+ * The sleep of all waits, waits of gets, and poll.  base/wait_end.c ends waits for runs.  The head
+ * of state/lock.c argues why no wake-up is lost.
  */
 #include <linux/hrtimer.h>
 #include <linux/sched.h>

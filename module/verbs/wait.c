@@ -4,8 +4,8 @@
  * disabled.
  *
  * A flush waits until each add before it has had its full run.  If the key is dirty, that is the
- * run to come, else the run in progress.  base/wait_end.c keeps the waits, and the state machine ends
- * them.  The rules are those of embedded entries, see api/embedded.c:
+ * run to come, else the run in progress.  base/wait_end.c keeps the waits, and the state machine
+ * ends them.  The rules are those of embedded entries, see api/embedded.c:
  *
  *  - A pending delay is no add before it is due, so a flush does not wait for it.
  *  - A run that is given back once has not ended: the key is handed out again.  If it is given back

@@ -24,6 +24,7 @@ cleanup() {
 	wqctl unlink mail
 	wqctl unlink mirrors
 	wqctl unlink photos
+	wqctl unlink report
 	wqctl unlink thumbnails
 } 2>/dev/null
 

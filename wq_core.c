@@ -438,7 +438,7 @@ int wq_done_get_with(struct wq *q, const struct wq_consumer *c, struct wq_item *
 		     s64 timeout)
 {
 	int ret, next = -EAGAIN;
-	struct wq_cs cs;
+	struct wq_cs cs __uninitialized;
 
 	wq_lock(&cs, q);
 	ret = done_item(&cs, item, &cause->op);

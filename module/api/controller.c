@@ -197,23 +197,30 @@ static void controller_failed(const struct controller_worker *w, s64 ret, struct
 	}
 }
 
-/* The outcome of a run whose function returned @ret. */
-static struct wq_cause controller_outcome(const struct controller_worker *w, s64 ret)
+/*
+ * Set the outcome of a run whose function returned @ret.  Field by field, because the compiler
+ * makes a loop of an assignment of the whole struct.
+ */
+static void controller_outcome(const struct controller_worker *w, s64 ret, struct wq_cause *cause)
 {
-	struct wq_cause cause = { .op.flags = OP_CAUSE };
-
+	cause->op.key = NULL;
+	cause->op.len = 0;
+	cause->op.flags = OP_CAUSE;
+	cause->op.priority = 0;
+	cause->op.delay = 0;
+	cause->error = 0;
+	cause->reason = NULL;
 	if (ret < 0) {
-		controller_failed(w, ret, &cause);
-		return cause;
+		controller_failed(w, ret, cause);
+		return;
 	}
-	cause.op.flags |= OP_FORGET;
+	cause->op.flags |= OP_FORGET;
 	if (ret & WQ_AFTER_BIT) {
-		cause.op.flags |= OP_ADD | WQ_ADD_AFTER;
-		cause.op.delay = ret & ~WQ_AFTER_BIT;
+		cause->op.flags |= OP_ADD | WQ_ADD_AFTER;
+		cause->op.delay = ret & ~WQ_AFTER_BIT;
 	} else if (ret) {
 		controller_odd_result(w, ret);
 	}
-	return cause;
 }
 
 /*
@@ -231,7 +238,7 @@ static bool controller_work(struct controller_worker *w, struct wq_cause *cause)
 	lock_map_acquire(&w->c->params.q->drain_map);
 	w->token = w->item.token;
 	w->reason[0] = '\0';
-	*cause = controller_outcome(w, controller_call(w));
+	controller_outcome(w, controller_call(w), cause);
 	if (w->token && cause->op.flags & OP_PARK)
 		controller_give_up(w, -(int)cause->error);
 	lock_map_release(&w->c->params.q->drain_map);

@@ -116,8 +116,9 @@ static __always_inline void level_add(struct wq_priority *p, struct wq_entry *e)
 	list_add_tail(&e->link, &p->lists[i]);
 	if (p->count[i]++)
 		return;
-	__set_bit(i, p->levels);
-	__set_bit(i, p->used);
+	/* __set_bit() and __clear_bit() take several times as long if the bit is no constant. */
+	p->levels[BIT_WORD(i)] |= BIT_MASK(i);
+	p->used[BIT_WORD(i)] |= BIT_MASK(i);
 	p->words |= BIT(BIT_WORD(i));
 }
 
@@ -128,7 +129,7 @@ static void level_del(struct wq_priority *p, struct wq_entry *e)
 	list_del(&e->link);
 	if (--p->count[i])
 		return;
-	__clear_bit(i, p->levels);
+	p->levels[BIT_WORD(i)] &= ~BIT_MASK(i);
 	if (!p->levels[BIT_WORD(i)])
 		p->words &= ~BIT(BIT_WORD(i));
 }

@@ -406,15 +406,16 @@ s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *o
 /* Reset the failures of a key, whose entry @e may be NULL. */
 void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len)
 {
+	struct wq_limiter *limiter = cs->q->limiter;
 	struct wq_failure f;
 
 	wq_assert_locked(cs);
 	if (e && e->failures)
 		trace_wq_forget(cs->q, e);
 	/* wq_destroy() frees the limiter while processes may still have the queue open. */
-	if (cs->q->limiter) {
+	if (limiter && limiter->ops->forget) {
 		f = e ? wq_failure_of(e, 0) : (struct wq_failure){ .key = key, .len = len };
-		wq_limiter_forget(cs->q->limiter, &f);
+		wq_limiter_forget(limiter, &f);
 	}
 	if (e)
 		wq_reset_failures(cs, e);

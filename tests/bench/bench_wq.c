@@ -134,6 +134,93 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 	return ret > 0 ? -EBADE : ret;
 }
 
+/* The runs of a controller's only thread. */
+struct bench_runs {
+	u64 left;
+	struct completion ran;
+};
+
+static s64 run_embedded(void *data, struct wq_embedded *x)
+{
+	struct bench_runs *r = data;
+
+	if (!--r->left)
+		complete(&r->ran);
+	return 0;
+}
+
+static s64 run_key(void *data, const void *key, size_t len)
+{
+	return run_embedded(data, NULL);
+}
+
+/*
+ * Adds @n keys, or the entries @x, and lets the thread of a controller run them, until it has run
+ * @m: as work_cycle().
+ */
+static int controller_cycle(struct bench *b, struct wq *q, struct wq_embedded *x, u64 n, u64 m)
+{
+	u64 reps = max(m / n, 1ULL), rep, i, start = 0;
+	struct wq_controller *c;
+	struct bench_runs r;
+	int ret = 0;
+
+	init_completion(&r.ran);
+	c = wq_controller_start(&(struct wq_controller_params){
+		.q = q, .name = "wq_bench", .fn = run_key, .embedded_fn = run_embedded,
+		.data = &r });
+	if (IS_ERR(c))
+		return PTR_ERR(c);
+	/* The first tenth warms the caches. */
+	for (rep = 0; rep < reps + reps / 10 && !ret; rep++) {
+		if (rep == reps / 10)
+			start = ktime_get_ns();
+		r.left = n;
+		for (i = 0; i < n && !ret; i++)
+			ret = x ? wq_embedded_add(&x[i]) - 1 : bench_add(q, i, 1);
+		if (!ret)
+			wait_for_completion(&r.ran);
+	}
+	bench_tell(b, "each", ktime_get_ns() - start, n * reps);
+	return wq_controller_stop(c) ?: ret;
+}
+
+static int wq_run_keys(struct bench *b, u64 n, u64 m)
+{
+	struct wq *q = wq_create(NULL);
+	int ret;
+
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	ret = controller_cycle(b, q, NULL, n, m);
+	wq_destroy(q);
+	return ret;
+}
+
+static int wq_run_embedded(struct bench *b, u64 n, u64 m)
+{
+	struct wq *q = wq_create(NULL);
+	struct wq_embedded *x;
+	u64 ready = 0;
+	int ret = 0;
+
+	if (IS_ERR(q))
+		return PTR_ERR(q);
+	x = kvcalloc(n, sizeof(*x), GFP_KERNEL);
+	if (!x)
+		ret = -ENOMEM;
+	for (; ready < n && !ret; ready++)
+		ret = wq_embedded_init(&x[ready], q, GFP_KERNEL);
+	if (ret && ready)
+		ready--;
+	ret = ret ?: controller_cycle(b, q, x, n, m);
+	while (ready)
+		wq_embedded_exit(&x[--ready]);
+	wq_destroy(q);
+	kvfree(x);
+	return ret;
+}
+
 /*
  * get and done of one of @n ready keys, and add of the same key at a level, @m times: the queue is
  * never empty.  The keys are spread over 64 levels, and their first 8 bytes have @groups values.
@@ -936,6 +1023,8 @@ const struct bench_cmd bench_wq_cmds[] = {
 	{ "wq", "cycle", wq_cycle },
 	{ "wq", "cycle-named", wq_cycle_named },
 	{ "wq", "embedded", wq_embedded },
+	{ "wq", "run-keys", wq_run_keys },
+	{ "wq", "run-embedded", wq_run_embedded },
 	{ "wq", "order-fifo", wq_order_fifo },
 	{ "wq", "order-policy", wq_order_policy },
 	{ "wq", "order-priority", wq_order_priority },

@@ -407,7 +407,7 @@ s64 wq_count_failure(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *o
 void wq_forget_key(struct wq_cs *cs, struct wq_entry *e, const void *key, size_t len)
 {
 	struct wq_limiter *limiter = cs->q->limiter;
-	struct wq_failure f;
+	struct wq_failure f __uninitialized;
 
 	wq_assert_locked(cs);
 	if (e && e->failures)

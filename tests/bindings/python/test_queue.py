@@ -1863,7 +1863,8 @@ class Workers(Case):
 
     def test_workers_take_the_new_queue_of_a_removed_one(self) -> None:
         with self.workers("pass") as process:
-            eventually(lambda: self.q.stat().consumers == 2)
+            self.add("a")
+            eventually(lambda: self.q.stat().dones == 1)
             self.q.unlink()
             with wq.open(self.NAME, create=True) as new:
                 new.add("a")
@@ -1897,6 +1898,20 @@ class Workers(Case):
                 self.assertEqual((0, f"{signal.SIGINT}\n", ""), self.ended(process))
             stat = self.q.stat()
             self.assertEqual((2, 0, 0), (stat.ready, stat.failed, stat.given_back))
+
+    def test_sigint_between_get_and_function_gives_the_key_back(self) -> None:
+        with python("import os, pathlib, signal\nget = wq.Queue.get\n"
+                    "def interrupted(*args):\n  item = get(*args)\n"
+                    "  os.kill(os.getpid(), signal.SIGINT)\n"
+                    f"  pathlib.Path({str(self.dir / 'got')!r}).touch()\n  return item\n"
+                    "wq.Queue.get = interrupted\n"
+                    f"print(wq.work(print, {self.NAME!r}, processes=1))") as process:
+            self.add("a")
+            eventually((self.dir / "got").exists)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(0, self.ended(process)[0])
+        stat = self.q.stat()
+        self.assertEqual((1, 0, 0), (stat.ready, stat.failed, stat.given_back))
 
     def test_signals_end_idle_workers(self) -> None:
         for number in signal.SIGTERM, signal.SIGINT:

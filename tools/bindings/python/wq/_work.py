@@ -83,10 +83,12 @@ class _Signals:
     """Notes SIGINT and SIGTERM until the end of the with statement.
 
     seen: the signals in the order in which they came
+    raising: whether SIGINT raises KeyboardInterrupt in a worker
     """
 
     def __init__(self) -> None:
         self.seen: list[signal.Signals] = []
+        self.raising = False
         self._pipe: tuple[int, ...] = ()
         self._before: list[tuple[int, Any]] = []
         self._wakeup = -1
@@ -122,10 +124,25 @@ class _Signals:
         # The terminal sends one to each process of its group, and work() another one.
         signal.signal(number, signal.SIG_IGN)
         self.seen.append(signal.Signals(number))
-        raise KeyboardInterrupt
+        if self.raising:
+            raise KeyboardInterrupt
+
+    def call(self, fn: Callable[[Item], object], item: Item) -> None:
+        """Call fn(item), which SIGINT ends by KeyboardInterrupt, also one that came before.
+
+        Outside of this call SIGINT only counts as seen. Between a get and "with item", an exception
+        would leave the key to the end of the process, which counts as a give-back.
+        """
+        try:
+            self.raising = True
+            if signal.SIGINT in self.seen:
+                raise KeyboardInterrupt
+            fn(item)
+        finally:
+            self.raising = False
 
     def in_child(self) -> None:
-        """Let SIGINT raise in this child of fork(), whose signals are blocked."""
+        """Let SIGINT end a run in this child of fork(), whose signals are blocked."""
         self._close()
         self._open()
         signal.signal(signal.SIGINT, self._interrupt)
@@ -182,7 +199,7 @@ def _work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str],
                 return _SHUT_DOWN
             try:
                 with item:
-                    fn(item)
+                    signals.call(fn, item)
             except Exception as error:
                 _report(f"the run of {item.text!r} failed", error)
     return _DIED

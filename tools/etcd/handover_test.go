@@ -53,8 +53,11 @@ func (q *memQueue) Add(key string) (bool, error) {
 	return true, nil
 }
 
-func (q *memQueue) AddAfter(key string, d time.Duration) (bool, error) {
-	time.AfterFunc(d, func() { q.Add(key) })
+func (q *memQueue) AddWith(e wq.Entry) (bool, error) {
+	if e.Delay == 0 {
+		return q.Add(e.Key)
+	}
+	time.AfterFunc(e.Delay, func() { q.Add(e.Key) })
 	return true, nil
 }
 
@@ -256,7 +259,7 @@ func TestHandOversAtRandomNeitherLoseNorRepeatNorStopKeys(t *testing.T) {
 	longest := time.Duration(0)
 	add := func(key string) {
 		at := time.Now()
-		if err := put(ctx, client, &l, key, time.Minute); err != nil {
+		if err := put(ctx, client, &l, key, int8(rand.Intn(2)), time.Minute); err != nil {
 			t.Error(err)
 		}
 		mu.Lock()

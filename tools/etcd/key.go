@@ -38,13 +38,14 @@ type key struct {
 	listed  int64 // the listing that saw it last
 }
 
-// A retry is what etcd has of a key that failed, or that asked for a delay.
+// A retry is what etcd has of a key that failed, that asked for a delay, or that has a priority.
 type retry struct {
 	Need     int64 // the delay is that of this change; 0: of the one of the same revision
 	Failures int   // in a row
 	Until    int64 // the end of the delay, ms since 1970
 	Delay    int64 // ms
 	Reason   string
+	Priority int8 `json:",omitempty"`
 
 	record int64 // its revision, or 0
 }

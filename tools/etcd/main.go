@@ -39,6 +39,8 @@ var usage = map[string]string{
 	"add": "usage: wq-etcd add [OPTION...] QUEUE KEY...\nAdd keys to a shared queue.\n",
 	"delay": "usage: wq-etcd delay [OPTION...] QUEUE TIME KEY...\n" +
 		"Add keys that run after a time. Keys that wait run no sooner, either.\n",
+	"priority": "usage: wq-etcd priority [OPTION...] QUEUE PRIORITY KEY...\n" +
+		"Add keys that run before those of a lower priority. Others have 0.\n",
 	"kick": "usage: wq-etcd kick [OPTION...] QUEUE KEY...\n" +
 		"Let keys run now that are delayed or parked.\n",
 	"cancel": "usage: wq-etcd cancel [OPTION...] QUEUE KEY...\n" +
@@ -63,6 +65,7 @@ var commands = []command{
 	{"run", 2, anyNumber, runCommand},
 	{"add", 2, anyNumber, addCommand},
 	{"delay", 3, anyNumber, delayCommand},
+	{"priority", 3, anyNumber, priorityCommand},
 	{"kick", 2, anyNumber, kickCommand},
 	{"cancel", 2, anyNumber, cancelCommand},
 	{"pause", 1, 1, pauseCommand},
@@ -122,20 +125,23 @@ func main() {
 
 func addCommand(_ context.Context, opt options, names []string) error {
 	return forKeys(opt, names, func(ctx context.Context, client *clientv3.Client, at entries) error {
-		_, err := client.Put(ctx, at.need, stamp())
+		_, err := client.Put(ctx, at.need, stamp(0))
 		return err
 	})
 }
 
 // put adds a key to the shared queue.
-func put(ctx context.Context, client *clientv3.Client, l *layout, name string,
+func put(ctx context.Context, client *clientv3.Client, l *layout, name string, priority int8,
 	limit time.Duration) error {
 	if err := checkKey(name); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := client.Put(ctx, l.needsOf(l.shardOf(name))+name, stamp())
+	if priority != 0 {
+		return putPriority(ctx, client, l.entries(name), priority)
+	}
+	_, err := client.Put(ctx, l.needsOf(l.shardOf(name))+name, stamp(0))
 	return err
 }
 
@@ -268,7 +274,7 @@ const inboxJobs = 8
 // forward puts a key that was added to the local queue into etcd. A put that fails is no failure of
 // the key: the local queue would delay it longer and longer, and park it in the end.
 func (m *member) forward(ctx context.Context, it wq.Item) error {
-	err := put(ctx, m.client, &m.layout, it.Key, m.opt.dialTimeout)
+	err := put(ctx, m.client, &m.layout, it.Key, int8(it.Priority), m.opt.dialTimeout)
 	if err == nil {
 		m.stats.forwarded.Add(1)
 		return nil
@@ -299,5 +305,6 @@ func openWork(o *options) (*wq.Queue, error) {
 			return nil, err
 		}
 	}
-	return wq.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600, wq.Attrs{MaxKeys: o.maxKeys})
+	return wq.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600,
+		wq.Attrs{MaxKeys: o.maxKeys, Order: wq.Priority})
 }

@@ -45,8 +45,7 @@ import (
 
 // localQueue is what a member uses of the local queue.
 type localQueue interface {
-	Add(key string) (bool, error)
-	AddAfter(key string, d time.Duration) (bool, error)
+	AddWith(e wq.Entry) (bool, error)
 	Cancel(key string) (wq.State, error)
 	Query(key string) (wq.KeyInfo, error)
 	Pause(what wq.Pause, d time.Duration) error
@@ -439,15 +438,15 @@ func (m *member) stopFeed(s *shard) {
 
 // add gives a key to the local queue. It is called with the lock held.
 func (m *member) add(s *shard, name string) error {
-	var err error
-	if d := s.keys.all[name].delay(time.Now()); d > 0 {
-		_, err = m.queue.AddAfter(name, d)
-	} else {
-		_, err = m.queue.Add(name)
+	k := s.keys.all[name]
+	e := wq.Entry{Key: name, Delay: k.delay(time.Now()), Priority: int(k.later.Priority)}
+	if e.Delay > 0 {
+		e.Flags = wq.CountRetry
 	}
+	_, err := m.queue.AddWith(e)
 	switch {
 	case err == nil:
-		s.keys.all[name].queued = true
+		k.queued = true
 		return nil
 	case errors.Is(err, wq.ErrFull):
 		return errFull
@@ -634,11 +633,11 @@ func (n *needSink) put(kv *mvccpb.KeyValue, listed bool) error {
 	if !n.ours() {
 		return errNotOurs
 	}
-	if !listed {
-		n.m.stats.lagged(kv.Value)
-	}
 	known := n.given[name]
 	delete(n.given, name)
+	if !listed {
+		known.retry.Priority = n.m.stats.lagged(kv.Value)
+	}
 	return n.m.take(n.s, name, kv.ModRevision, listed, known)
 }
 
@@ -680,6 +679,8 @@ func (m *member) take(s *shard, name string, rev int64, listed bool, known given
 	}
 	if known.retry.record > k.later.record {
 		k.later = known.retry
+	} else if known.retry.Priority != 0 {
+		k.later.Priority = known.retry.Priority
 	}
 	if listed {
 		k.listed = s.listing

@@ -53,8 +53,7 @@ type run struct {
 	runs  string // the entry of the run in etcd is runs + key
 	fence int64  // its create revision
 	need  int64  // the change that the run began with
-	fails int    // failed runs in a row before this one
-	later int64  // the revision of what etcd has of them, at the begin
+	later retry  // what etcd has of its failures, at the begin
 
 	s     *shard
 	in    *session
@@ -141,7 +140,7 @@ func (m *member) begin(name string) (*run, error) {
 	m.runs++
 	m.going[name] = true
 	return &run{key: name, runs: m.layout.runsOf(n), need: need,
-		fails: s.keys.all[name].later.Failures, s: s, in: m.session, owner: s.fence,
+		later: s.keys.all[name].later, s: s, in: m.session, owner: s.fence,
 		ctx: m.session.work}, nil
 }
 
@@ -225,7 +224,7 @@ func (m *member) mayBegin(r *run) []clientv3.Cmp {
 	if k := r.s.keys.all[r.key]; k != nil && m.ours(r) {
 		parked, later = k.record, k.later.record
 	}
-	r.later = later
+	r.later.record = later
 	return append(when, exists(m.needOf(r)),
 		clientv3.Compare(clientv3.ModRevision(m.parkOf(r)), "=", parked),
 		clientv3.Compare(clientv3.ModRevision(m.retryOf(r)), "=", later))
@@ -248,7 +247,7 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 	if clientv3.LeaseID(entry.Lease) == r.in.lease.id {
 		r.fence = entry.CreateRevision
 		if need.ModRevision != 0 {
-			r.need, r.later = need.ModRevision, later.record
+			r.need, r.later = need.ModRevision, later
 			if m.ours(r) {
 				r.s.keys.entered(r.key, r.need)
 			}
@@ -273,7 +272,7 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 		keys.recorded(r.key, given.ModRevision, parkOf(given).Need)
 		keys.failed(r.key, later)
 		k := keys.all[r.key]
-		r.need, r.fails = need.ModRevision, later.Failures
+		r.need, r.later = need.ModRevision, later
 		return k.parked != r.need && k.delay(time.Now()) == 0
 	}
 	return false
@@ -331,7 +330,7 @@ func (m *member) settle(r *run, err error, known int) error {
 	case errors.As(err, &up):
 		return m.giveUp(r, up.reason)
 	}
-	fails := r.fails + 1
+	fails := r.later.Failures + 1
 	if m.opt.maxRetries > 0 && fails > m.opt.maxRetries {
 		return m.giveUp(r, err.Error())
 	}
@@ -355,13 +354,13 @@ func cut(reason string) string { return reason[:min(len(reason), maxReason)] }
 
 func (m *member) retry(r *run, fails int, delay time.Duration, reason string) {
 	later := retry{Need: r.need, Failures: fails, Until: time.Now().Add(delay).UnixMilli(),
-		Delay: delay.Milliseconds(), Reason: cut(reason)}
+		Delay: delay.Milliseconds(), Reason: cut(reason), Priority: r.later.Priority}
 	m.end(r, ending{settled: func(rev int64) {
 		later.record = rev
 		r.s.keys.failed(r.key, later)
 	}, when: []clientv3.Cmp{exists(m.needOf(r)),
 		// An operator's delay during the run stays.
-		clientv3.Compare(clientv3.ModRevision(m.retryOf(r)), "=", r.later)},
+		clientv3.Compare(clientv3.ModRevision(m.retryOf(r)), "=", r.later.record)},
 		same: []clientv3.Op{clientv3.OpPut(m.retryOf(r), encode(later))}})
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -16,17 +17,14 @@ import (
 	"wq.example/wq"
 )
 
-// added is a local queue that records adds, and their delays.
+// added is a local queue that records adds.
 type added struct {
 	localQueue
-	keys   chan string
-	delays chan time.Duration
+	entries chan wq.Entry
 }
 
-func (a added) Add(key string) (bool, error) { return a.AddAfter(key, 0) }
-func (a added) AddAfter(key string, d time.Duration) (bool, error) {
-	a.keys <- key
-	a.delays <- d
+func (a added) AddWith(e wq.Entry) (bool, error) {
+	a.entries <- e
 	return true, nil
 }
 func (a added) Cancel(string) (wq.State, error) { return 0, nil }
@@ -48,7 +46,7 @@ func (e reported) Watch(_ context.Context, key string, _ ...clientv3.OpOption) c
 // runOf returns a member with the lease 5 that owns the shard by the fence 7, and a run of the key a
 // with the need 3 that is about to begin.
 func runOf(t *testing.T) (*member, *run, added, reported) {
-	queue := added{nil, make(chan string, 1), make(chan time.Duration, 1)}
+	queue := added{nil, make(chan wq.Entry, 1)}
 	watch := reported{end: make(chan struct{}), rev: make(chan string, 1)}
 	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1},
 		&clientv3.Client{Watcher: watch})
@@ -108,7 +106,7 @@ func TestBeginOfAKeyThatAFormerOwnerRunsWaitsForItsEnd(t *testing.T) {
 	expect(t, "newer add", m.shards[0].keys.changed("a", 30), false)
 	m.mu.Unlock()
 	close(watch.end)
-	expect(t, "add", <-queue.keys, "a")
+	expect(t, "add", (<-queue.entries).Key, "a")
 }
 
 func TestHeldKeyIsNotAddedAfterTheHandOver(t *testing.T) {
@@ -124,8 +122,8 @@ func TestHeldKeyIsNotAddedAfterTheHandOver(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	select {
-	case key := <-queue.keys:
-		t.Errorf("expected no add, got %s", key)
+	case e := <-queue.entries:
+		t.Errorf("expected no add, got %s", e.Key)
 	default:
 	}
 }
@@ -302,12 +300,13 @@ func TestBeginOfAKeyThatFailedOnAFormerOwnerKeepsFailuresAndDelay(t *testing.T) 
 		time.Now().Add(time.Hour).UnixMilli()))
 	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, kv(3, 3, 0, ""), nil, failed)), false)
 	m.leaveRun(r, nil)
-	expect(t, "add", <-queue.keys, "a")
-	if d := <-queue.delays; d < 59*time.Minute || d > time.Hour {
+	e := <-queue.entries
+	expect(t, "add", e.Key, "a")
+	if d := e.Delay; d < 59*time.Minute || d > time.Hour {
 		t.Errorf("expected the rest of an hour, got %s", d)
 	}
 	r, _ = m.begin("a")
-	expect(t, "failures", r.fails, 4)
+	expect(t, "failures", r.later.Failures, 4)
 }
 
 func TestBeginOfANewerNeedKeepsTheFailuresAlone(t *testing.T) {
@@ -315,5 +314,33 @@ func TestBeginOfANewerNeedKeepsTheFailuresAlone(t *testing.T) {
 	failed := kv(8, 8, 0, fmt.Sprintf(`{"Need":3,"Failures":4,"Until":%d,"Delay":3600000}`,
 		time.Now().Add(time.Hour).UnixMilli()))
 	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, kv(9, 9, 0, ""), nil, failed)), true)
-	expect(t, "failures", r.fails, 4)
+	expect(t, "failures", r.later.Failures, 4)
+}
+
+func TestPriorityOfAKeyIsThatOfItsNeedOrOfItsRetry(t *testing.T) {
+	m, r, queue, _ := runOf(t)
+	m.leaveRun(r, nil)
+	<-queue.entries
+	needs := &needSink{m: m, s: m.shards[0], fence: 7, ctx: context.Background(),
+		given: map[string]given{"c": {retry: retry{Priority: -3, record: 9}}}}
+	put := func(name, value string, rev int64, listed bool) int {
+		needs.put(&mvccpb.KeyValue{Key: []byte("/wq/q/need/0000/" + name), ModRevision: rev,
+			Value: []byte(value)}, listed)
+		return (<-queue.entries).Priority
+	}
+	expect(t, "watched", put("b", stamp(5), 21, false), 5)
+	expect(t, "watched, an add after it", put("b", stamp(0), 22, false), 5)
+	expect(t, "of no number", put("d", "1 300", 23, false), 0)
+	expect(t, "listed", put("c", "", 24, true), -3)
+
+	failed := kv(8, 8, 0, `{"Priority":7}`)
+	r, _ = m.begin("b")
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), nil, kv(22, 22, 0, ""), nil, failed)), true)
+	kv := &answers{replies: []*clientv3.TxnResponse{found(nil, nil, nil)}}
+	m.client.KV = kv
+	m.retry(r, 1, time.Second, "a failure")
+	var written retry
+	_, then, _ := kv.then[0][1].Txn()
+	json.Unmarshal(then[0].ValueBytes(), &written)
+	expect(t, "after a failure", written.Priority, int8(7))
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,16 +48,30 @@ func (s *stats) ran(d time.Duration, err error) {
 	}
 }
 
-// stamp is the value of a need: the time of the add, for the metric of the lag alone.
-func stamp() string { return strconv.FormatInt(time.Now().UnixMilli(), 10) }
+// stamp is the value of a need: the time of the add, for the metric of the lag alone, and the
+// priority, for members that watch.
+func stamp(priority int8) string {
+	ms := strconv.FormatInt(time.Now().UnixMilli(), 10)
+	if priority == 0 {
+		return ms
+	}
+	return fmt.Sprintf("%s %d", ms, priority)
+}
 
-func (s *stats) lagged(value []byte) {
-	ms, err := strconv.ParseInt(string(value), 10, 64)
+// lagged counts the lag of a need, and returns its priority.
+func (s *stats) lagged(value []byte) int8 {
+	text, priority, _ := strings.Cut(string(value), " ")
+	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return // an add by another program
+		return 0 // an add by another program
 	}
 	s.lagCount.Add(1)
 	s.lagNs.Add(max(0, int64(time.Since(time.UnixMilli(ms)))))
+	p, err := strconv.ParseInt(priority, 10, 8)
+	if err != nil {
+		return 0
+	}
+	return int8(p)
 }
 
 func notify(state string) { daemon.SdNotify(false, state) } // without systemd it does nothing

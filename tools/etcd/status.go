@@ -41,6 +41,7 @@ type keyState struct {
 	Seconds  int64  `json:"seconds,omitempty"` // for which it has been running, or must wait yet
 	Again    bool   `json:"again,omitempty"`   // it was added again during the run
 	Failures int    `json:"failures,omitempty"`
+	Priority int8   `json:"priority,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 }
 
@@ -63,14 +64,14 @@ func lsCommand(_ context.Context, opt options, _ []string) error {
 			return v.list(ctx, func(k keyState) { printJSON(k) })
 		}
 		table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(table, "KEY\tSTATE\tSECONDS\tMEMBER\tFAILURES\tREASON")
+		fmt.Fprintln(table, "KEY\tSTATE\tSECONDS\tMEMBER\tPRIORITY\tFAILURES\tREASON")
 		err := v.list(ctx, func(k keyState) {
 			at := k.Owner
 			if k.Member != "" {
 				at = k.Member
 			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%d\t%s\n", shown(k.Key), k.State, k.Seconds,
-				shown(at), k.Failures, shown(k.Reason))
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%d\t%d\t%s\n", shown(k.Key), k.State, k.Seconds,
+				shown(at), k.Priority, k.Failures, shown(k.Reason))
 		})
 		if err != nil {
 			return err
@@ -173,7 +174,7 @@ type summary struct {
 	Paused  bool           `json:"paused"`
 	Keys    int64          `json:"keys"`
 	Running int            `json:"running"`
-	Retries int64          `json:"retries"` // keys that failed, or have a delay
+	Retries int64          `json:"retries"` // keys that failed, or have a delay or a priority
 	Parked  int64          `json:"parked"`
 	Shards  int            `json:"shards"`
 	Members []memberState  `json:"members"`
@@ -274,7 +275,7 @@ func (v *view) state(shard int, name string, need, run, later, given *mvccpb.Key
 	var failed retry
 	if later != nil {
 		failed = retryOf(later)
-		k.Failures, k.Reason = failed.Failures, failed.Reason
+		k.Failures, k.Reason, k.Priority = failed.Failures, failed.Reason, failed.Priority
 	}
 	switch {
 	case run != nil:

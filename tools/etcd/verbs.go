@@ -5,6 +5,7 @@ package main
 // The verbs of an operator. Each is a transaction in etcd, and the members see it as any other change:
 //
 //	delay    the need is put, with a retry that has no failures and that covers the same revision
+//	priority the need is put, with a retry that has the priority. The value of the need has it, too
 //	kick     the need is put again, so that no delay and no park record is for it
 //	cancel   the need and what is known of its failures are deleted
 //	pause    the entry live/paused exists, and the members hand out no key
@@ -13,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -92,7 +94,7 @@ func kickCommand(_ context.Context, opt options, names []string) error {
 		// A key that runs is not put, as that would be an add.
 		r, err := client.Txn(ctx).
 			If(exists(at.need), clientv3.Compare(clientv3.CreateRevision(at.run), "=", 0)).
-			Then(clientv3.OpPut(at.need, stamp())).Else(clientv3.OpGet(at.need)).Commit()
+			Then(clientv3.OpPut(at.need, stamp(0))).Else(clientv3.OpGet(at.need)).Commit()
 		switch {
 		case err != nil || r.Succeeded:
 		case r.Responses[0].GetResponseRange().Count == 0:
@@ -110,36 +112,65 @@ func delayCommand(_ context.Context, opt options, args []string) error {
 		return fmt.Errorf("%q is no time, such as 90s or 2h, up to %s", args[0], maxDelay)
 	}
 	return forKeys(opt, args[1:], func(ctx context.Context, client *clientv3.Client, at entries) error {
-		for {
-			r, err := client.Get(ctx, at.retry)
-			if err != nil {
-				return err
-			}
-			later := retry{}
-			if len(r.Kvs) > 0 {
-				later = retryOf(r.Kvs[0])
-			}
-			// The failures stay.
-			next := retry{Failures: later.Failures, Reason: later.Reason,
-				Delay: delay.Milliseconds(), Until: time.Now().Add(delay).UnixMilli()}
-			done, err := client.Txn(ctx).
-				If(clientv3.Compare(clientv3.ModRevision(at.retry), "=", later.record)).
-				Then(clientv3.OpPut(at.need, stamp()), clientv3.OpPut(at.retry, encode(next))).
-				Commit()
-			if err != nil || done.Succeeded {
-				return err
-			}
-		}
+		return putLater(ctx, client, at, func(next *retry, _ bool) {
+			next.Delay, next.Until = delay.Milliseconds(), time.Now().Add(delay).UnixMilli()
+		})
 	})
 }
 
 const maxDelay = 10 * 365 * 24 * time.Hour
 
+func priorityCommand(_ context.Context, opt options, args []string) error {
+	priority, err := strconv.ParseInt(args[0], 10, 8)
+	if err != nil {
+		return fmt.Errorf("%q is no priority, which is a number from -128 to 127", args[0])
+	}
+	return forKeys(opt, args[1:], func(ctx context.Context, client *clientv3.Client, at entries) error {
+		return putPriority(ctx, client, at, int8(priority))
+	})
+}
+
+// putPriority adds a key. If it waits already, the higher priority counts.
+func putPriority(ctx context.Context, client *clientv3.Client, at entries, priority int8) error {
+	return putLater(ctx, client, at, func(next *retry, needed bool) {
+		if !needed {
+			next.Priority = priority
+		}
+		next.Priority = max(next.Priority, priority)
+	})
+}
+
+// putLater puts the need of a key, and a retry that a function has changed. The failures and the
+// priority stay. needed: the key needs a run already.
+func putLater(ctx context.Context, client *clientv3.Client, at entries,
+	change func(next *retry, needed bool)) error {
+	for {
+		found, err := client.Txn(ctx).Then(clientv3.OpGet(at.retry),
+			clientv3.OpGet(at.need, clientv3.WithCountOnly())).Commit()
+		if err != nil {
+			return err
+		}
+		later := retry{}
+		if kvs := found.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			later = retryOf(kvs[0])
+		}
+		next := retry{Failures: later.Failures, Reason: later.Reason, Priority: later.Priority}
+		change(&next, found.Responses[1].GetResponseRange().Count > 0)
+		done, err := client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(at.retry), "=", later.record)).
+			Then(clientv3.OpPut(at.need, stamp(next.Priority)),
+				clientv3.OpPut(at.retry, encode(next))).Commit()
+		if err != nil || done.Succeeded {
+			return err
+		}
+	}
+}
+
 func pauseCommand(_ context.Context, opt options, _ []string) error {
 	return withQueue(opt, func(ctx context.Context, client *clientv3.Client, l *layout) error {
 		ctx, cancel := context.WithTimeout(ctx, opt.dialTimeout)
 		defer cancel()
-		_, err := client.Put(ctx, l.paused(), stamp())
+		_, err := client.Put(ctx, l.paused(), stamp(0))
 		return err
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,6 +137,7 @@ func startEtcd(t *testing.T) *clientv3.Client {
 	cmd := exec.Command(server, "--data-dir", t.TempDir(), "--listen-client-urls", at,
 		"--advertise-client-urls", at, "--listen-peer-urls", peer,
 		"--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--log-level", "error", "--unsafe-no-fsync")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also after a panic
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,9 @@ import (
 // etcd counts all keys that follow, so small pages of a large prefix take long.
 const listPage = 50000
 
+// recordPage is the number of records of failures in one answer, with values: 10 MB at most.
+const recordPage = 4000
+
 var (
 	errPeriodic = errors.New("periodic listing")
 	errFull     = errors.New("the local queue is full")
@@ -76,15 +79,29 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// list reads all keys in pages, at the revision of the first page.
+// list reads all keys, without values.
 func (f *feed) list(ctx context.Context) (int64, error) {
 	f.sink.listBegins()
-	from, end := f.prefix, clientv3.GetPrefixRangeEnd(f.prefix)
-	rev := int64(0)
+	rev, err := pages(ctx, f.client, f.prefix, listPage, f.limit, func(kv *mvccpb.KeyValue) error {
+		return f.sink.put(kv, true)
+	}, clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, err
+	}
+	return rev, f.sink.listEnds(rev)
+}
+
+// pages calls a function for each key of a prefix, at the revision of the first page, and returns
+// that.
+func pages(ctx context.Context, client *clientv3.Client, prefix string, page int64,
+	limit time.Duration, each func(*mvccpb.KeyValue) error, options ...clientv3.OpOption) (int64,
+	error) {
+	from, rev := prefix, int64(0)
+	options = append(options, clientv3.WithLimit(page),
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)))
 	for {
-		try, cancel := context.WithTimeout(ctx, f.limit)
-		r, err := f.client.Get(try, from, clientv3.WithRange(end), clientv3.WithLimit(listPage),
-			clientv3.WithRev(rev), clientv3.WithKeysOnly())
+		try, cancel := context.WithTimeout(ctx, limit)
+		r, err := client.Get(try, from, append(options, clientv3.WithRev(rev))...)
 		cancel()
 		if err != nil {
 			return 0, err
@@ -93,12 +110,12 @@ func (f *feed) list(ctx context.Context) (int64, error) {
 			rev = r.Header.Revision
 		}
 		for _, kv := range r.Kvs {
-			if err := f.sink.put(kv, true); err != nil {
+			if err := each(kv); err != nil {
 				return 0, err
 			}
 		}
 		if !r.More || len(r.Kvs) == 0 {
-			return rev, f.sink.listEnds(rev)
+			return rev, nil
 		}
 		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"wq.example/wq"
@@ -358,4 +359,28 @@ func TestHandOversAtRandomNeitherLoseNorRepeatNorStopKeys(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs, %d keys, the longest wait %s", w.runs, len(added), longest)
+}
+
+func TestPagesHaveEachKeyOfOneRevisionOnce(t *testing.T) {
+	client, ctx := startEtcd(t), context.Background()
+	put := func(i int) {
+		if _, err := client.Put(ctx, fmt.Sprintf("/p/%02d", i), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 0; i < 12; i++ {
+		put(i)
+	}
+	client.Put(ctx, "/q/00", "")
+	var got []string
+	_, err := pages(ctx, client, "/p/", 5, time.Minute, func(kv *mvccpb.KeyValue) error {
+		put(50 + len(got))
+		got = append(got, string(kv.Key))
+		return nil
+	})
+	expect(t, "error", err, nil)
+	expect(t, "keys", len(got), 12)
+	for i, key := range got {
+		expect(t, "key", key, fmt.Sprintf("/p/%02d", i))
+	}
 }

@@ -38,7 +38,7 @@ type key struct {
 	listed  int64 // the listing that saw it last
 }
 
-// A retry is what etcd has of a key that failed, that asked for a delay, or that has a priority.
+// A retry is what etcd has of a key that failed, asked for a delay, or has a priority.
 type retry struct {
 	Need     int64 // the delay is that of this change; 0: of the one of the same revision
 	Failures int   // in a row

@@ -95,6 +95,7 @@ type member struct {
 	owners  map[int]int64 // create revisions of the owner keys
 	seen    map[string]bool
 	objects chan struct{} // wakes the feed of mirror mode
+	orphans []orphan      // which forgetAll works on
 }
 
 func newMember(opt options, l layout, client *clientv3.Client) *member {
@@ -656,11 +657,9 @@ func (n *needSink) listEnds(rev int64) error {
 	if !n.ours() {
 		return errNotOurs
 	}
-	go func(left map[string]given) { // of keys without a need
-		for name := range left {
-			n.m.forget(n.ctx, n.s.n, n.fence, name)
-		}
-	}(n.given)
+	for name := range n.given { // without a need
+		n.m.forget(n.s, name)
+	}
 	n.given = map[string]given{}
 	return n.m.dropUnlisted(n.s, rev)
 }
@@ -703,7 +702,7 @@ func (m *member) forgotten(name string) bool {
 
 func (m *member) drop(s *shard, name string, rev int64) error {
 	if k := s.keys.all[name]; k != nil && !k.running && max(k.record, k.later.record) > 0 {
-		go m.forget(s.ctx, s.n, s.fence, name)
+		m.forget(s, name)
 	}
 	add, cancel := s.keys.removed(name, rev)
 	if cancel {
@@ -715,15 +714,35 @@ func (m *member) drop(s *shard, name string, rev int64) error {
 	return nil
 }
 
-// forget deletes what etcd has of the failures of a key whose need another program has deleted.
-func (m *member) forget(ctx context.Context, n int, fence int64, name string) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	// If it fails, the next success of the key deletes them.
-	m.client.Txn(ctx).If(m.owns(n, fence),
-		clientv3.Compare(clientv3.CreateRevision(m.layout.needsOf(n)+name), "=", 0)).
-		Then(clientv3.OpDelete(m.layout.parksOf(n)+name),
-			clientv3.OpDelete(m.layout.retriesOf(n)+name)).Commit()
+// An orphan is what etcd has of the failures of a key whose need another program has deleted.
+type orphan struct {
+	ctx   context.Context // of the time that we own the shard
+	at    entries
+	owned clientv3.Cmp
+}
+
+// forget deletes an orphan later. One goroutine does so for all of them. It is called with the lock
+// held.
+func (m *member) forget(s *shard, name string) {
+	m.orphans = append(m.orphans, orphan{s.ctx, m.layout.entries(name), m.owns(s.n, s.fence)})
+	if len(m.orphans) == 1 {
+		go m.forgetAll()
+	}
+}
+
+func (m *member) forgetAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ; len(m.orphans) > 0; m.orphans = m.orphans[1:] {
+		o := m.orphans[0]
+		m.mu.Unlock()
+		ctx, cancel := context.WithTimeout(o.ctx, callLimit)
+		// If it fails, the next success of the key deletes them.
+		m.client.Txn(ctx).If(o.owned, clientv3.Compare(clientv3.CreateRevision(o.at.need), "=", 0)).
+			Then(clientv3.OpDelete(o.at.park), clientv3.OpDelete(o.at.retry)).Commit()
+		cancel()
+		m.mu.Lock()
+	}
 }
 
 func (m *member) dropUnlisted(s *shard, rev int64) error {
@@ -739,19 +758,19 @@ func (m *member) dropUnlisted(s *shard, rev int64) error {
 func (m *member) readGiven(ctx context.Context, s *shard) map[string]given {
 	found := map[string]given{}
 	parks, retries := m.layout.parksOf(s.n), m.layout.retriesOf(s.n)
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	r, err := m.client.Txn(ctx).Then(clientv3.OpGet(parks, clientv3.WithPrefix()),
-		clientv3.OpGet(retries, clientv3.WithPrefix())).Commit()
+	_, err := pages(ctx, m.client, parks, recordPage, callLimit, func(kv *mvccpb.KeyValue) error {
+		found[strings.TrimPrefix(string(kv.Key), parks)] = given{park: parkOf(kv)}
+		return nil
+	})
+	if err == nil {
+		_, err = pages(ctx, m.client, retries, recordPage, callLimit, func(kv *mvccpb.KeyValue) error {
+			name := strings.TrimPrefix(string(kv.Key), retries)
+			found[name] = given{found[name].park, retryOf(kv)}
+			return nil
+		})
+	}
 	if err != nil {
 		return nil // the listing that follows fails as well, and is repeated
-	}
-	for _, kv := range r.Responses[0].GetResponseRange().Kvs {
-		found[strings.TrimPrefix(string(kv.Key), parks)] = given{park: parkOf(kv)}
-	}
-	for _, kv := range r.Responses[1].GetResponseRange().Kvs {
-		name := strings.TrimPrefix(string(kv.Key), retries)
-		found[name] = given{found[name].park, retryOf(kv)}
 	}
 	return found
 }

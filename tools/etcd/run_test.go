@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func runOf(t *testing.T) (*member, *run, added, reported) {
 	queue := added{nil, make(chan wq.Entry, 1)}
 	watch := reported{end: make(chan struct{}), rev: make(chan string, 1)}
 	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1},
-		&clientv3.Client{Watcher: watch})
+		&clientv3.Client{Watcher: watch, KV: &answers{err: context.Canceled}})
 	m.queue = queue
 	l := newLease(time.Minute, time.Second, bootTime)
 	l.id = 5
@@ -205,6 +206,9 @@ func (a *answers) Then(then ...clientv3.Op) clientv3.Txn {
 }
 func (a *answers) Else(...clientv3.Op) clientv3.Txn { return a }
 func (a *answers) Commit() (*clientv3.TxnResponse, error) {
+	if len(a.replies) == 0 {
+		return nil, a.err
+	}
 	reply := a.replies[0]
 	a.replies = a.replies[1:]
 	if reply == nil {
@@ -265,6 +269,29 @@ func TestHandOverLeavesNoEntryWithoutARun(t *testing.T) {
 	expect(t, "deleted", string(kv.then[1][0].KeyBytes()), "/wq/q/run/0000/b")
 }
 
+
+func TestOrphansAreDeletedByOneGoroutine(t *testing.T) {
+	m, _, _, _ := runOf(t)
+	s := m.shards[0]
+	kv := &answers{err: errors.New("no answer")}
+	m.client.KV = kv
+	before := runtime.NumGoroutine()
+	m.mu.Lock()
+	for i := 0; i < 1000; i++ {
+		m.forget(s, fmt.Sprint("key-", i))
+	}
+	if n := runtime.NumGoroutine() - before; n > 1 {
+		t.Errorf("expected a goroutine, got %d", n)
+	}
+	m.mu.Unlock()
+	for left := 1; left > 0; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		left = len(m.orphans)
+		m.mu.Unlock()
+	}
+	expect(t, "calls", len(kv.then), 1000)
+	expect(t, "deleted", string(kv.then[999][0].KeyBytes()), "/wq/q/parked/0000/key-999")
+}
 func TestKeyWaitsInTheLocalQueueForTheLease(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	m.leaveRun(r, errors.New("a failure"))

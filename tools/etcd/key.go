@@ -80,6 +80,9 @@ func (k *key) dirty() bool { return k.rev > k.covered && k.rev != k.parked }
 // waits reports that the key must be added to the local queue.
 func (k *key) waits() bool { return k.dirty() && !k.queued && !k.held }
 
+// local reports that the local queue may have the key: ready, delayed or parked.
+func (k *key) local() bool { return k.queued || k.rev == k.parked }
+
 // delay is for how long the key must wait yet.
 func (k *key) delay(now time.Time) time.Duration {
 	if !k.later.of(k.rev) {
@@ -139,7 +142,7 @@ func (t *keys) removed(name string, rev int64) (add, cancel bool) {
 		}
 		return k.waits(), false
 	}
-	cancel = k.queued
+	cancel = k.local()
 	k.rev, k.covered, k.exists, k.queued, k.seen = rev, rev, false, false, true
 	t.tidy(name, k)
 	return false, cancel

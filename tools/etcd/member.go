@@ -430,7 +430,7 @@ func (m *member) start(s *shard) {
 func (m *member) stopFeed(s *shard) {
 	s.stop()
 	for name, k := range s.keys.all {
-		if k.queued {
+		if k.local() {
 			m.queue.Cancel(name) // it fails if the key is gone
 			k.queued = false
 		}

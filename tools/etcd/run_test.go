@@ -21,14 +21,15 @@ import (
 // added is a local queue that records adds.
 type added struct {
 	localQueue
-	entries chan wq.Entry
+	entries  chan wq.Entry
+	canceled chan string
 }
 
 func (a added) AddWith(e wq.Entry) (bool, error) {
 	a.entries <- e
 	return true, nil
 }
-func (a added) Cancel(string) (wq.State, error) { return 0, nil }
+func (a added) Cancel(key string) (wq.State, error) { a.canceled <- key; return 0, nil }
 
 // reported is a watch that reports one event when the test closes it.
 type reported struct {
@@ -47,7 +48,7 @@ func (e reported) Watch(_ context.Context, key string, _ ...clientv3.OpOption) c
 // runOf returns a member with the lease 5 that owns the shard by the fence 7, and a run of the key a
 // with the need 3 that is about to begin.
 func runOf(t *testing.T) (*member, *run, added, reported) {
-	queue := added{nil, make(chan wq.Entry, 1)}
+	queue := added{nil, make(chan wq.Entry, 1), make(chan string, 1)}
 	watch := reported{end: make(chan struct{}), rev: make(chan string, 1)}
 	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1},
 		&clientv3.Client{Watcher: watch, KV: &answers{err: context.Canceled}})
@@ -270,6 +271,30 @@ func TestHandOverLeavesNoEntryWithoutARun(t *testing.T) {
 }
 
 
+
+func TestLocalQueueHasNoParkedKeyOfALostShardOrAfterACancel(t *testing.T) {
+	for _, lose := range []bool{true, false} {
+		m, r, queue, _ := runOf(t)
+		s := m.shards[0]
+		m.mu.Lock()
+		s.keys.park("a", 3)
+		m.mu.Unlock()
+		m.leaveRun(r, wq.GiveUpOn(parkErr{"no"}))
+		m.mu.Lock()
+		if lose {
+			m.fire(s, lost)
+		} else {
+			m.drop(s, "a", 9)
+		}
+		m.mu.Unlock()
+		select {
+		case key := <-queue.canceled:
+			expect(t, "canceled", key, "a")
+		default:
+			t.Errorf("expected a cancel (lost: %t)", lose)
+		}
+	}
+}
 func TestOrphansAreDeletedByOneGoroutine(t *testing.T) {
 	m, _, _, _ := runOf(t)
 	s := m.shards[0]

@@ -26,6 +26,7 @@ package main
 //	the worker gives up    a park record is written: the revision of the need, and the reason.
 //	                       The next owner does not run the key either, until a newer add
 //	etcd does not answer   the call is repeated until the session ends
+//	etcd refuses a begin   the local queue tries the key again later
 //	the session ended      the outcome is ignored: the new owner runs the key
 //
 // An answer can be lost, so that a transaction takes place twice, or much later. A begin that comes
@@ -44,6 +45,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 	"wq.example/wq"
 )
 
@@ -150,18 +152,22 @@ func (m *member) ours(r *run) bool {
 	return r.s.state == owned && r.s.fence == r.owner && m.session == r.in
 }
 
-// enter creates the entry of the run, and returns false if the run must not begin. Then it leaves no
-// entry, if a try has made one.
-func (m *member) enter(r *run) bool {
-	entered, tried := m.tryEnter(r)
+// errLater is a begin that etcd has refused, for example because it has no space. The run does not
+// keep its job, as other keys may be accepted.
+var errLater = wq.RetryIn(10 * time.Second)
+
+// enter creates the entry of the run, and returns false if the run must not begin, with the result
+// for the local queue. Then it leaves no entry, if a try has made one.
+func (m *member) enter(r *run) (bool, error) {
+	entered, tried, err := m.tryEnter(r)
 	if !entered && (tried || r.fence != 0) {
 		m.end(r, ending{})
 	}
-	return entered
+	return entered, err
 }
 
 // tryEnter also returns whether a try may have been made without an answer.
-func (m *member) tryEnter(r *run) (entered, tried bool) {
+func (m *member) tryEnter(r *run) (entered, tried bool, _ error) {
 	value := encode(entry{m.name, r.need, time.Now().UnixMilli()})
 	for {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
@@ -174,18 +180,35 @@ func (m *member) tryEnter(r *run) (entered, tried bool) {
 		cancel()
 		switch {
 		case err != nil:
-			tried = true
+			tried = tried || !isRefusal(err)
 			m.report(r, err)
 			if !sleep(r.ctx, 100*time.Millisecond) {
-				return false, tried
+				return false, tried, nil
+			}
+			if !tried {
+				return false, false, errLater
 			}
 		case reply.Succeeded:
 			m.entered(r, reply.Header.Revision, reply.Responses[1].GetResponseRange().Kvs)
-			return r.in.lease.valid(), tried
+			return r.in.lease.valid(), tried, nil
 		case !m.refused(r, reply):
-			return r.fence != 0 && r.in.lease.valid(), tried
+			return r.fence != 0 && r.in.lease.valid(), tried, nil
 		}
 	}
+}
+
+// isRefusal reports that etcd has refused a transaction, which has not taken place then.
+func isRefusal(err error) bool {
+	var refused rpctypes.EtcdError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Code() {
+	case codes.ResourceExhausted, codes.PermissionDenied, codes.InvalidArgument,
+		codes.FailedPrecondition, codes.Unauthenticated:
+		return true
+	}
+	return false
 }
 
 // report prints an error of etcd, such as that it has no space.
@@ -284,8 +307,8 @@ func (m *member) handle(_ context.Context, it wq.Item) error {
 	if r == nil {
 		return err
 	}
-	if !m.enter(r) {
-		return m.leaveRun(r, nil)
+	if entered, err := m.enter(r); !entered {
+		return m.leaveRun(r, err)
 	}
 	began := time.Now()
 	err = m.worker.work(r)

@@ -154,7 +154,8 @@ func TestRunCoversTheNeedThatItsBeginFinds(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	kv := &accepted{need: kv(3, 9, 0, "")}
 	m.client.KV = kv
-	expect(t, "run", m.enter(r), true)
+	entered, _ := m.enter(r)
+	expect(t, "run", entered, true)
 	expect(t, "calls", kv.calls, 1)
 	expect(t, "fence", r.fence, int64(20))
 	expect(t, "need", r.need, int64(9))
@@ -227,7 +228,8 @@ func TestBeginThatIsGivenUpLeavesNoEntry(t *testing.T) {
 	kv := &answers{err: errors.New("the answer was lost"),
 		replies: []*clientv3.TxnResponse{nil, found(kv(7, 7, 5, ""), nil, nil), found(nil, nil, nil)}}
 	m.client.KV = kv
-	expect(t, "run", m.enter(r), false)
+	entered, _ := m.enter(r)
+	expect(t, "run", entered, false)
 	expect(t, "calls", len(kv.then), 3)
 	expect(t, "operations", len(kv.then[2]), 1)
 	expect(t, "deletion", kv.then[2][0].IsDelete(), true)
@@ -272,6 +274,28 @@ func TestHandOverLeavesNoEntryWithoutARun(t *testing.T) {
 
 
 
+
+func TestKeyThatEtcdRefusesLeavesItsJob(t *testing.T) {
+	m, r, queue, _ := runOf(t)
+	m.leaveRun(r, nil)
+	<-queue.entries
+	kv := &answers{err: rpctypes.ErrPermissionDenied, replies: []*clientv3.TxnResponse{nil}}
+	m.client.KV = kv
+	expect(t, "result", m.handle(context.Background(), wq.Item{Key: "a"}), errLater)
+	expect(t, "calls", len(kv.then), 1)
+	expect(t, "queued", m.shards[0].keys.all["a"].queued, true)
+	expect(t, "runs", m.runs, 0)
+}
+
+// After a try without an answer the entry may exist.
+func TestRefusalAfterATryWithoutAnswerIsTriedAgain(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	m.client.KV = &answers{err: rpctypes.ErrTimeout, replies: []*clientv3.TxnResponse{nil,
+		found(kv(7, 7, 5, ""), kv(11, 11, 5, ""), kv(3, 3, 0, ""))}}
+	entered, err := m.enter(r)
+	expect(t, "run", entered, true)
+	expect(t, "result", err, nil)
+}
 func TestLocalQueueHasNoParkedKeyOfALostShardOrAfterACancel(t *testing.T) {
 	for _, lose := range []bool{true, false} {
 		m, r, queue, _ := runOf(t)

@@ -309,12 +309,13 @@ func (m *member) fire(s *shard, e shardEvent) {
 		go m.claim(m.session, s)
 	case doStart:
 		m.start(s)
-	case doDrop:
-		m.stopFeed(s)
-		m.stats.shardsLost.Add(1)
 	case doRelease:
 		m.stopFeed(s)
-		m.stats.handOvers.Add(1)
+		if e == lost {
+			m.stats.shardsLost.Add(1)
+		} else {
+			m.stats.handOvers.Add(1)
+		}
 		go m.release(m.session, s)
 	}
 }
@@ -363,7 +364,8 @@ func (m *member) createOwner(in *session, n int) int64 {
 }
 
 // release deletes the owner key, while runs of the shard go on: their entries stay. If etcd does
-// not answer, the lease ends and takes the key along.
+// not answer, the lease ends and takes the key along. If the shard is lost, the owner key is that of
+// another member or does not exist, and only the entries without a run are deleted.
 func (m *member) release(in *session, s *shard) {
 	for in != nil && in.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(in.ctx, callLimit)

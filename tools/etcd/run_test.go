@@ -133,7 +133,7 @@ func TestHeldKeyIsNotAddedAfterTheHandOver(t *testing.T) {
 func TestBeginByAFormerOwnerLosesTheShard(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	expect(t, "again", m.refused(r, found(kv(15, 15, 9, ""), nil, kv(3, 3, 0, ""))), false)
-	expect(t, "state", m.shards[0].state, free)
+	expect(t, "ours", m.ours(r), false)
 }
 
 func TestBeginOfAKeyWithoutNeed(t *testing.T) {
@@ -259,21 +259,26 @@ func TestFailureOfAKeyWithoutNeedIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestHandOverLeavesNoEntryWithoutARun(t *testing.T) {
-	m, _, _, _ := runOf(t)
-	entry := func(name string, lease int64) *mvccpb.KeyValue {
-		return &mvccpb.KeyValue{Key: []byte("/wq/q/run/0000/" + name), CreateRevision: 11, Lease: lease}
+func TestHandOverAndLossLeaveNoEntryWithoutARun(t *testing.T) {
+	for _, e := range []shardEvent{unwanted, lost} {
+		m, _, _, _ := runOf(t)
+		entry := func(name string, lease int64) *mvccpb.KeyValue {
+			return &mvccpb.KeyValue{Key: []byte("/wq/q/run/0000/" + name), CreateRevision: 11,
+				Lease: lease}
+		}
+		kv := &answers{there: []*mvccpb.KeyValue{entry("a", 5), entry("b", 5), entry("c", 9)},
+			replies: []*clientv3.TxnResponse{found(nil, nil, nil), found(nil, nil, nil)}}
+		m.client.KV = kv
+		m.mu.Lock()
+		m.fire(m.shards[0], e)
+		for m.shards[0].state != free {
+			m.changed.Wait()
+		}
+		m.mu.Unlock()
+		expect(t, "calls", len(kv.then), 2)
+		expect(t, "deleted", string(kv.then[1][0].KeyBytes()), "/wq/q/run/0000/b")
 	}
-	kv := &answers{there: []*mvccpb.KeyValue{entry("a", 5), entry("b", 5), entry("c", 9)},
-		replies: []*clientv3.TxnResponse{found(nil, nil, nil), found(nil, nil, nil)}}
-	m.client.KV = kv
-	m.release(m.session, m.shards[0])
-	expect(t, "calls", len(kv.then), 2)
-	expect(t, "deleted", string(kv.then[1][0].KeyBytes()), "/wq/q/run/0000/b")
 }
-
-
-
 
 func TestKeyThatEtcdRefusesLeavesItsJob(t *testing.T) {
 	m, r, queue, _ := runOf(t)
@@ -296,6 +301,7 @@ func TestRefusalAfterATryWithoutAnswerIsTriedAgain(t *testing.T) {
 	expect(t, "run", entered, true)
 	expect(t, "result", err, nil)
 }
+
 func TestLocalQueueHasNoParkedKeyOfALostShardOrAfterACancel(t *testing.T) {
 	for _, lose := range []bool{true, false} {
 		m, r, queue, _ := runOf(t)
@@ -319,6 +325,7 @@ func TestLocalQueueHasNoParkedKeyOfALostShardOrAfterACancel(t *testing.T) {
 		}
 	}
 }
+
 func TestOrphansAreDeletedByOneGoroutine(t *testing.T) {
 	m, _, _, _ := runOf(t)
 	s := m.shards[0]
@@ -341,6 +348,7 @@ func TestOrphansAreDeletedByOneGoroutine(t *testing.T) {
 	expect(t, "calls", len(kv.then), 1000)
 	expect(t, "deleted", string(kv.then[999][0].KeyBytes()), "/wq/q/parked/0000/key-999")
 }
+
 func TestKeyWaitsInTheLocalQueueForTheLease(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	m.leaveRun(r, errors.New("a failure"))

@@ -4,16 +4,15 @@ package main
 
 // The state machine of a shard, as one member sees it. It knows no etcd and no clock.
 //
-//	free --wanted--> claiming --claimed--> owned --unwanted--> releasing
-//	 ^ ^                |                    |                     |
-//	 | +----refused-----+                    |                     |
-//	 +---------------------------lost--------+                     |
-//	 +-----------------------------------------------released------+
+//	free --wanted--> claiming --claimed--> owned --unwanted, lost--> releasing
+//	 ^ ^                |                                               |
+//	 | +----refused-----+                                               |
+//	 +-----------------------------------------------released-----------+
 //
 // owned is the only state in which runs begin. A shard is handed over, or lost, while its runs go
-// on: each run has an entry of its own in etcd, and the new owner begins no run of such a key. If
-// another program deletes the owner key, the shard is lost, and nothing is released, because the
-// owner key can belong to another member by then.
+// on: each run has an entry of its own in etcd, and the new owner begins no run of such a key. A
+// release deletes the owner key only if it is ours, so a shard that is lost to another member stays
+// with it.
 
 type shardState int
 
@@ -47,7 +46,6 @@ const (
 	doClaim               // create the owner key
 	doStart               // list and watch the needs
 	doRelease             // stop the watch, cancel pending runs, and delete the owner key
-	doDrop                // stop the watch, and cancel pending runs
 )
 
 type transition struct {
@@ -63,7 +61,7 @@ var transitions = map[transition]struct {
 	{claiming, claimed}:   {owned, doStart},
 	{claiming, refused}:   {free, nothing},
 	{owned, unwanted}:     {releasing, doRelease},
-	{owned, lost}:         {free, doDrop},
+	{owned, lost}:         {releasing, doRelease},
 	{releasing, released}: {free, nothing},
 }
 

@@ -26,6 +26,19 @@ func (e giveUp) Unwrap() error { return e.error }
 // GiveUpOn is an error for the function of [Queue.Run]: park the key, with the reason err.
 func GiveUpOn(err error) error { return giveUp{err} }
 
+// RetryDelay returns the delay of a [RetryIn] that err is or wraps.
+func RetryDelay(err error) (time.Duration, bool) {
+	var in retryIn
+	ok := errors.As(err, &in)
+	return in.delay, ok
+}
+
+// GivesUp reports whether err is or wraps a [GiveUpOn].
+func GivesUp(err error) bool {
+	var up giveUp
+	return errors.As(err, &up)
+}
+
 // SetLogger sets the logger for the events of each Run that begins after it, with the level Warn: a
 // key that failed and is retried or parked, a lost lease, the end of a run that the kernel refused,
 // and a panic of the function. Before the first SetLogger it is [slog.Default]. With nil, Run

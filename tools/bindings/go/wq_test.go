@@ -919,6 +919,27 @@ func TestRunEndsEachRunByItsError(t *testing.T) {
 	fails(t, err, fs.ErrNotExist)
 }
 
+func TestResultsOfAFunctionAreKnownAlsoIfTheyAreWrapped(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		delay time.Duration
+		again bool
+		up    bool
+	}{
+		{err: nil},
+		{err: errors.New("a failure")},
+		{err: RetryIn(time.Second), delay: time.Second, again: true},
+		{err: fmt.Errorf("busy: %w", RetryIn(0)), again: true},
+		{err: fmt.Errorf("broken: %w", GiveUpOn(errors.New("no"))), up: true},
+	} {
+		d, again := RetryDelay(c.err)
+		if d != c.delay || again != c.again || GivesUp(c.err) != c.up {
+			t.Errorf("%v: expected %s, %t and %t, got %s, %t and %t", c.err, c.delay, c.again, c.up, d,
+				again, GivesUp(c.err))
+		}
+	}
+}
+
 func TestRunEndsWithAShutDownAndItsKeys(t *testing.T) {
 	q := private(t, Attrs{})
 	for i := range [100]int{} {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // Options, and the connection to etcd with errors that name the cause.
 //
@@ -37,6 +37,9 @@ type options struct {
 	ttl, margin, relist           time.Duration
 	metrics                       string
 	stream, json                  bool
+
+	etcd    *clientv3.Config // of a Go program, or nil
+	systemd bool
 }
 
 func (o *options) flags(fs *flag.FlagSet) {
@@ -188,23 +191,28 @@ var reconnect = grpc.ConnectParams{MinConnectTimeout: 3 * time.Second, Backoff: 
 
 // connect returns a client that has reached an endpoint.
 func (o *options) connect(ctx context.Context) (*clientv3.Client, error) {
-	secure, err := o.tls()
-	if err != nil {
-		return nil, err
+	var cfg clientv3.Config
+	if o.etcd != nil {
+		cfg = *o.etcd
+	} else {
+		secure, err := o.tls()
+		if err != nil {
+			return nil, err
+		}
+		user, password, ok := strings.Cut(o.user, ":")
+		if !ok {
+			password = o.password
+		}
+		cfg = clientv3.Config{Endpoints: strings.Split(o.endpoints, ","), TLS: secure,
+			Username: user, Password: password}
 	}
-	user, password, ok := strings.Cut(o.user, ":")
-	if !ok {
-		password = o.password
-	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: strings.Split(o.endpoints, ","), TLS: secure,
-		Username: user, Password: password, Context: ctx, DialTimeout: o.dialTimeout,
-		// etcd refuses pings that come more often than each 5 s, and gRPC sends none below 10 s.
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		DialOptions: []grpc.DialOption{grpc.WithBlock(), grpc.WithReturnConnectionError(),
-			grpc.WithConnectParams(reconnect)},
-		Logger: zap.NewNop(), MaxCallSendMsgSize: 1 << 20,
-	})
+	cfg.Context, cfg.DialTimeout = ctx, o.dialTimeout
+	// etcd refuses pings that come more often than each 5 s, and gRPC sends none below 10 s.
+	cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 10*time.Second, 3*time.Second
+	cfg.DialOptions = append(cfg.DialOptions[:len(cfg.DialOptions):len(cfg.DialOptions)],
+		grpc.WithBlock(), grpc.WithReturnConnectionError(), grpc.WithConnectParams(reconnect))
+	cfg.Logger, cfg.MaxCallSendMsgSize = zap.NewNop(), 1<<20
+	client, err := clientv3.New(cfg)
 	if err != nil {
 		return nil, o.explain(err)
 	}

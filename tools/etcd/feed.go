@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // A feed follows the keys of a prefix: it lists them at one revision, and then watches from the
 // next revision on.

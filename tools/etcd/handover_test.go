@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // Members in one process, with an etcd and local queues in memory: hand-overs at random, with long
 // and short runs. tests/etcd/run sets WQ_ETCD_SERVER to the program of etcd.
@@ -195,7 +195,7 @@ func (w witnessOf) work(r *run) error {
 	case rand.Intn(10) == 0:
 		return errors.New("a random failure")
 	case rand.Intn(20) == 0:
-		return afterErr{10 * time.Millisecond}
+		return wq.RetryIn(10 * time.Millisecond)
 	}
 	w.begun[r.key] = began
 	return nil

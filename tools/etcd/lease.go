@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // The lease of a member, and the moment from which the member must not work any more.
 //

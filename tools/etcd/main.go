@@ -1,22 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-// Command wq-etcd shares a queue of keys between machines, over etcd.
-//
-// etcd has the keys that need a run, the members, and the owners of shards. wq is the queue of each
-// node. See tools/doc/etcd.md for its guarantees. The files, from pure rules to the program:
-//
-//	layout.go   keys in etcd, shards, the choice of a member for a shard
-//	key.go      the states of a key
-//	shard.go    the states of a shard
-//	lease.go    the lease, and when workers must stop
-//	feed.go     listing and watch, and what ends in a new listing
-//	member.go   members, owners, hand-over
-//	run.go      one run, and its end in etcd
-//	worker.go   processes that do the work
-//	report.go   messages that repeat
-//	verbs.go    what an operator does
-//	status.go   what an operator sees
-package main
+package wqetcd
+
+// The command wq-etcd, and a member from its start to its end.
 
 import (
 	"context"
@@ -84,7 +70,8 @@ func findCommand(name string) *command {
 	return nil
 }
 
-func main() {
+// Main is the command wq-etcd.
+func Main() {
 	log.SetFlags(0)
 	log.SetPrefix("wq-etcd: ")
 	var cmd *command
@@ -147,36 +134,52 @@ func put(ctx context.Context, client *clientv3.Client, l *layout, name string, p
 
 func runCommand(ctx context.Context, opt options, args []string) error {
 	// The first signal hands over, the second one ends at once.
-	stopping, again := make(chan os.Signal, 2), context.CancelFunc(nil)
-	signal.Notify(stopping, syscall.SIGTERM, syscall.SIGINT)
-	ctx, again = context.WithCancel(ctx)
-	defer again()
-
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	stop, first := context.WithCancel(ctx)
+	kill, second := context.WithCancel(ctx)
+	go func() {
+		<-signals
+		first()
+		<-signals
+		second()
+	}()
 	go serveStarts()
-	client, l, err := opt.patiently(ctx, stopping)
+	opt.systemd = true
+	if opt.stream {
+		return opt.run(stop, kill, newStreamWorker(args, opt.jobs))
+	}
+	return opt.run(stop, kill, &commandWorker{args})
+}
+
+// run is a member until the context stop ends. Then it hands the shards over, and returns when no
+// run is left, or the context kill has ended the runs.
+func (o *options) run(stop, kill context.Context, w worker) error {
+	client, l, err := o.patiently(stop)
 	if err != nil || client == nil {
 		return err
 	}
-	m := newMember(opt, l, client)
-	if opt.stream {
-		m.worker = newStreamWorker(args, opt.jobs)
-	} else {
-		m.worker = &commandWorker{args}
-	}
-	if opt.metrics != "" {
-		if err := m.serveMetrics(opt.metrics); err != nil {
+	defer client.Close()
+	ctx, end := context.WithCancel(kill)
+	defer end()
+	m := newMember(*o, l, client)
+	m.worker = w
+	if o.metrics != "" {
+		if err := m.serveMetrics(ctx, o.metrics); err != nil {
 			return err
 		}
 	}
 	go m.watchdog(ctx)
 	left := make(chan struct{})
 	go func() {
-		<-stopping
-		notify("STOPPING=1")
-		go func() { <-stopping; again() }()
-		m.leave(ctx)
-		again()
-		close(left)
+		defer close(left)
+		select {
+		case <-stop.Done():
+			o.notify("STOPPING=1")
+			m.leave(ctx)
+			end()
+		case <-ctx.Done():
+		}
 	}()
 	err = m.live(ctx)
 	if ctx.Err() != nil {
@@ -186,31 +189,31 @@ func runCommand(ctx context.Context, opt options, args []string) error {
 	return err
 }
 
-// patiently connects, and waits for an etcd that is not up yet. After a signal it returns no client.
-func (o *options) patiently(ctx context.Context, stop <-chan os.Signal) (*clientv3.Client, layout,
-	error) {
+// patiently connects, and waits for an etcd that is not up yet. After the end of the context it
+// returns no client.
+func (o *options) patiently(stop context.Context) (*clientv3.Client, layout, error) {
 	for {
-		client, err := o.connect(ctx)
+		client, err := o.connect(context.Background())
 		var l layout
 		if err == nil {
-			l, err = o.agree(ctx, client)
+			l, err = o.agree(stop, client)
 		}
 		var end fatal
 		if err == nil {
 			return client, l, nil
 		}
-		if errors.As(err, &end) {
-			return nil, l, err
-		}
 		if client != nil {
 			client.Close()
 		}
-		reports.print(err.Error())
-		notify("STATUS=" + err.Error())
-		select {
-		case <-stop:
+		if errors.As(err, &end) {
+			return nil, l, err
+		}
+		if stop.Err() == nil {
+			reports.print(err.Error())
+			o.notify("STATUS=" + err.Error())
+		}
+		if !sleep(stop, time.Second) {
 			return nil, l, nil
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // A member of a shared queue.
 //
@@ -142,7 +142,7 @@ func (m *member) serve(ctx context.Context) error {
 	in.work, in.kill = context.WithCancel(context.Background())
 	m.session, m.synced = in, false
 	m.mu.Unlock()
-	notify("READY=1\nSTATUS=member " + m.name + " of " + m.layout.prefix)
+	m.opt.notify("READY=1\nSTATUS=member " + m.name + " of " + m.layout.prefix)
 
 	var feeds sync.WaitGroup
 	m.follow(inner, &feeds, feed{prefix: m.layout.live(), sink: (*liveSink)(m)})
@@ -211,7 +211,7 @@ func (m *member) join(ctx context.Context, l *lease) error {
 			return fatal{fmt.Errorf("two members have the name %s: the other one is process %d on %s. "+
 				"Stop one of them, or give it another --member", m.name, other.PID, other.Host)}
 		}
-		notify("STATUS=waiting for the end of the last session of " + m.name)
+		m.opt.notify("STATUS=waiting for the end of the last session of " + m.name)
 		if !sleep(ctx, 500*time.Millisecond) {
 			return ctx.Err()
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // Messages that repeat. One rule for all: a message that was printed in the last minute is left out.
 // Numbers in it do not count, as they can be times and ports.

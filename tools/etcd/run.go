@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // One run of a key: from the local queue to the worker, and its end in etcd.
 //
@@ -70,21 +70,9 @@ type entry struct {
 	Began  int64 // ms since 1970
 }
 
-// A worker runs a key, and returns nil or one of the errors below.
+// A worker runs a key. Its results are those of the function of [wq.Queue.Run].
 type worker interface {
 	work(r *run) error
-}
-
-type afterErr struct{ delay time.Duration } // run again, not a failure
-type parkErr struct{ reason string }        // give up
-
-func (e afterErr) Error() string { return "run again in " + e.delay.String() }
-func (e parkErr) Error() string  { return e.reason }
-
-// isParked reports that settle has given up the key.
-func isParked(err error) bool {
-	var up parkErr
-	return errors.As(err, &up)
 }
 
 // park is the value of a park record.
@@ -326,7 +314,7 @@ func (m *member) leaveRun(r *run, err error) error {
 	if !m.ours(r) {
 		return nil // the new owner runs the key
 	}
-	if r.s.keys.ended(r.key, err != nil && !isParked(err)) {
+	if r.s.keys.ended(r.key, err != nil && !wq.GivesUp(err)) {
 		// The local queue has the key in processing, and so it has room for it.
 		if m.add(r.s, r.key) != nil {
 			return wq.RetryIn(time.Second)
@@ -339,19 +327,18 @@ func (m *member) leaveRun(r *run, err error) error {
 // settle records the outcome of a run in etcd, and returns the outcome for the local queue, which
 // knows of some failures in a row.
 func (m *member) settle(r *run, err error, known int) error {
-	var later afterErr
-	var up parkErr
+	later, again := wq.RetryDelay(err)
 	switch {
 	case r.ctx.Err() != nil:
 		return nil
 	case err == nil:
 		m.done(r)
 		return nil
-	case errors.As(err, &later):
-		m.retry(r, 0, later.delay, "")
-		return wq.RetryIn(later.delay)
-	case errors.As(err, &up):
-		return m.giveUp(r, up.reason)
+	case again:
+		m.retry(r, 0, later, "")
+		return err
+	case wq.GivesUp(err):
+		return m.giveUp(r, err.Error())
 	}
 	fails := r.later.Failures + 1
 	if m.opt.maxRetries > 0 && fails > m.opt.maxRetries {
@@ -395,7 +382,7 @@ func (m *member) giveUp(r *run, reason string) error {
 	m.end(r, ending{settled: func(rev int64) {
 		r.s.keys.park(r.key, r.need)
 		r.s.keys.recorded(r.key, rev, r.need)
-		outcome = wq.GiveUpOn(parkErr{reason})
+		outcome = wq.GiveUpOn(errors.New(reason))
 	}, same: []clientv3.Op{clientv3.OpDelete(m.retryOf(r)),
 		clientv3.OpPut(m.parkOf(r), encode(park{Need: r.need, Reason: cut(reason)}))}})
 	return outcome

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 import (
 	"context"
@@ -309,7 +309,7 @@ func TestLocalQueueHasNoParkedKeyOfALostShardOrAfterACancel(t *testing.T) {
 		m.mu.Lock()
 		s.keys.park("a", 3)
 		m.mu.Unlock()
-		m.leaveRun(r, wq.GiveUpOn(parkErr{"no"}))
+		m.leaveRun(r, wq.GiveUpOn(errors.New("no")))
 		m.mu.Lock()
 		if lose {
 			m.fire(s, lost)

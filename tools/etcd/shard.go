@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // The state machine of a shard, as one member sees it. It knows no etcd and no clock.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // Metrics in the text format of Prometheus, and messages to systemd.
 
@@ -74,25 +74,30 @@ func (s *stats) lagged(value []byte) int8 {
 	return int8(p)
 }
 
-func notify(state string) { daemon.SdNotify(false, state) } // without systemd it does nothing
+// notify does nothing without systemd, and in another program than wq-etcd.
+func (o *options) notify(state string) {
+	if o.systemd {
+		daemon.SdNotify(false, state)
+	}
+}
 
 // watchdog reports to systemd that the member's lock can be taken.
 func (m *member) watchdog(ctx context.Context) {
 	every, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || every == 0 {
+	if err != nil || every == 0 || !m.opt.systemd {
 		return
 	}
 	for sleep(ctx, every/3) {
 		m.mu.Lock() // if the lock is never free, systemd ends the program
 		live := len(m.members)
 		m.mu.Unlock()
-		notify(fmt.Sprintf("WATCHDOG=1\nSTATUS=member %s of %s, with %d members", m.name,
+		m.opt.notify(fmt.Sprintf("WATCHDOG=1\nSTATUS=member %s of %s, with %d members", m.name,
 			m.layout.prefix, live))
 	}
 }
 
-// serveMetrics answers until the program ends.
-func (m *member) serveMetrics(address string) error {
+// serveMetrics answers until the context ends.
+func (m *member) serveMetrics(ctx context.Context, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("--metrics: %w", err)
@@ -104,6 +109,7 @@ func (m *member) serveMetrics(address string) error {
 	})
 	server := http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go server.Serve(listener)
+	context.AfterFunc(ctx, func() { server.Close() })
 	return nil
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // wq-etcd status, ls and why: the whole queue, as etcd has it.
 

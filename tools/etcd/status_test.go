@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 import (
 	"fmt"

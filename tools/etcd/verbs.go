@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // The verbs of an operator. Each is a transaction in etcd, and the members see it as any other change:
 //

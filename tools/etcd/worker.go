@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-package main
+package wqetcd
 
 // Workers: a command for each key, or processes that run one key after the other.
 //
@@ -32,9 +32,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"wq.example/wq"
 )
 
-var errNUL = parkErr{"the key has a NUL byte, which neither an argument nor a request can have"}
+var errNUL = wq.GiveUpOn(errors.New(
+	"the key has a NUL byte, which neither an argument nor a request can have"))
 
 // starts is served by one thread, because the signal of a parent's death is sent when the thread
 // ends that started the process.
@@ -192,11 +195,11 @@ func outcome(reply string) error {
 	case "retry":
 		return errors.New(rest)
 	case "give-up":
-		return parkErr{rest}
+		return wq.GiveUpOn(errors.New(rest))
 	case "after":
 		seconds, err := strconv.ParseFloat(rest, 64)
 		if err == nil && seconds >= 0 && seconds < 1e9 {
-			return afterErr{time.Duration(seconds * float64(time.Second))}
+			return wq.RetryIn(time.Duration(seconds * float64(time.Second)))
 		}
 	}
 	return fmt.Errorf("the worker replied %q: done, retry REASON, after SECONDS or give-up REASON "+

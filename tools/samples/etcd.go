@@ -1,115 +1,69 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-// Sample of a controller of objects in etcd: the watcher adds the name of each object that changes,
-// below object/, to a queue of wq, and workers write the object's value below status/.
+// Sample of a controller of objects in etcd. For each object that changes, below object/, a worker
+// writes the object's value below status/. An object whose value is empty is to be deleted, and the
+// worker deletes it with its status.
 //
-//	etcd watch ENDPOINT    the watcher
-//	etcd work ENDPOINT     four workers
+//	etcd MEMBER ENDPOINT
 //
-// Both can be killed at any time and started again. The names that the workers held are ready again
-// at once. A new watcher adds all names: it does not know what changed while there was none.
+// Programs with different names of MEMBER, on any machines, divide the objects among themselves.
+// Each can be killed at any time: when its lease has ended, the others have its objects. After
+// SIGINT or SIGTERM a program hands its objects over, and ends when its workers have.
 package main
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log"
 	"os"
-	"strings"
+	"os/signal"
+	"syscall"
 	"time"
 
 	etcd "go.etcd.io/etcd/client/v3"
-	"wq.example/wq"
+	wqetcd "wq.example/wq-etcd"
 )
 
-// list adds all names that have an object or a status, and returns the revision of this list.
-func list(ctx context.Context, client *etcd.Client, q *wq.Queue) (int64, error) {
-	var revision int64
-	for _, prefix := range []string{"object/", "status/"} {
-		got, err := client.Get(ctx, prefix, etcd.WithPrefix(), etcd.WithKeysOnly(),
-			etcd.WithRev(revision))
-		if err != nil {
-			return 0, err
-		}
-		revision = got.Header.Revision
-		for _, kv := range got.Kvs {
-			name := strings.TrimPrefix(string(kv.Key), prefix)
-			if _, err := q.Add(name); err != nil {
-				return 0, err
-			}
-		}
-	}
-	return revision, nil
-}
-
-// watch adds the names of objects that change, until the watch ends, for example because etcd has
-// dropped revisions that it has not seen.
-func watch(ctx context.Context, client *etcd.Client, q *wq.Queue) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	revision, err := list(ctx, client, q)
-	if err != nil {
+// reconcile makes the status of an object what the object is. If the object changes meanwhile,
+// another run follows.
+func reconcile(ctx context.Context, client *etcd.Client, name string, fence wqetcd.Fence) error {
+	object, status := "object/"+name, "status/"+name
+	got, err := client.Get(ctx, object)
+	if err != nil || len(got.Kvs) == 0 {
 		return err
 	}
-	for changes := range client.Watch(etcd.WithRequireLeader(ctx), "object/",
-		etcd.WithPrefix(), etcd.WithRev(revision+1)) {
-		if err := changes.Err(); err != nil {
-			return err
-		}
-		for _, event := range changes.Events {
-			name := strings.TrimPrefix(string(event.Kv.Key), "object/")
-			if _, err := q.Add(name); err != nil {
-				return err
-			}
-		}
+	write := []etcd.Op{etcd.OpPut(status, string(got.Kvs[0].Value))}
+	if len(got.Kvs[0].Value) == 0 {
+		write = []etcd.Op{etcd.OpDelete(status), etcd.OpDelete(object)}
 	}
-	return errors.New("the watch has ended")
-}
-
-// reconcile makes the status of an object what the object is. If the object changes meanwhile, its
-// name is added again.
-func reconcile(ctx context.Context, client *etcd.Client, name string) error {
-	got, err := client.Get(ctx, "object/"+name)
-	if err != nil {
-		return err
-	}
-	// Revision 0: there is no object.
-	revision, status := int64(0), etcd.OpDelete("status/"+name)
-	if len(got.Kvs) > 0 {
-		revision = got.Kvs[0].ModRevision
-		status = etcd.OpPut("status/"+name, string(got.Kvs[0].Value))
-	}
-	// A worker that was slow must not write what it read long ago.
+	// A worker that was slow must not write what it read long ago, and not delete what is new.
 	_, err = client.Txn(ctx).
-		If(etcd.Compare(etcd.ModRevision("object/"+name), "=", revision)).
-		Then(status).Commit()
+		If(fence.Holds(), etcd.Compare(etcd.ModRevision(object), "=", got.Kvs[0].ModRevision)).
+		Then(write...).Commit()
 	return err
 }
 
 func run() error {
-	if len(os.Args) != 3 || os.Args[1] != "watch" && os.Args[1] != "work" {
-		return errors.New("usage: etcd watch ENDPOINT | work ENDPOINT")
+	if len(os.Args) != 3 {
+		return errors.New("usage: etcd MEMBER ENDPOINT")
 	}
-	ctx := context.Background()
-	client, err := etcd.New(etcd.Config{
-		Endpoints: []string{os.Args[2]}, DialTimeout: 10 * time.Second})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	connection := etcd.Config{Endpoints: []string{os.Args[2]}, DialTimeout: 10 * time.Second}
+	client, err := etcd.New(connection)
 	if err != nil {
 		return err
 	}
-	q, err := wq.OpenFile("objects", os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{MaxKeys: 1 << 20})
-	if err != nil {
-		return err
+	defer client.Close()
+	member := wqetcd.Options{Etcd: connection, Queue: "objects", Mirror: "object/", Shards: 16,
+		Jobs: 4, Member: os.Args[1], Local: "objects-" + os.Args[1]}
+	err = wqetcd.Run(ctx, member, func(ctx context.Context, name string, fence wqetcd.Fence) error {
+		return reconcile(ctx, client, name, fence)
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil // a signal
 	}
-	if os.Args[1] == "work" {
-		return q.Run(ctx, 4, func(ctx context.Context, it wq.Item) error {
-			return reconcile(ctx, client, it.Key)
-		})
-	}
-	for {
-		fmt.Fprintln(os.Stderr, "etcd:", watch(ctx, client, q))
-		time.Sleep(time.Second)
-	}
+	return err
 }
 
 func main() {

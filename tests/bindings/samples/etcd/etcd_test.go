@@ -5,7 +5,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,9 +21,9 @@ import (
 	"wq.example/wq"
 )
 
-const objects = 600
+const objects = 200
 
-func start(t *testing.T, log *bytes.Buffer, program string, args ...string) *exec.Cmd {
+func start(t *testing.T, log *os.File, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	made := exec.Command(program, args...)
 	made.Stdout, made.Stderr = log, log
@@ -56,28 +56,35 @@ func values(t *testing.T, client *etcd.Client, prefix string) map[string]string 
 	return made
 }
 
-// change writes a hundred objects, or deletes some of them.
+// change writes 50 objects. Some of them are to be deleted.
 func change(t *testing.T, client *etcd.Client, first int) {
 	t.Helper()
 	var ops []etcd.Op
-	for i := first; i < first+100; i++ {
-		key := fmt.Sprint("object/", i%objects)
+	for i := first; i < first+50; i++ {
+		value := fmt.Sprint("value ", i)
 		if i >= objects && rand.Intn(10) == 0 {
-			ops = append(ops, etcd.OpDelete(key))
-		} else {
-			ops = append(ops, etcd.OpPut(key, fmt.Sprint("value ", i)))
+			value = ""
 		}
+		ops = append(ops, etcd.OpPut(fmt.Sprint("object/", i%objects), value))
 	}
 	if _, err := client.Txn(context.Background()).Then(ops...).Commit(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestWatchersAndWorkersThatAreKilledLoseNoObject(t *testing.T) {
-	var server, log bytes.Buffer
+func TestMembersThatAreKilledOrStoppedLoseNoObject(t *testing.T) {
 	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := func() string {
+		text, _ := os.ReadFile(log.Name())
+		return string(text)
+	}
 	endpoint := "unix://" + filepath.Join(dir, "clients")
-	start(t, &server, "./etcd-server", "--data-dir", filepath.Join(dir, "data"), "--unsafe-no-fsync",
+	start(t, log, "./etcd-server", "--data-dir", filepath.Join(dir, "data"), "--unsafe-no-fsync",
+		"--log-level", "error",
 		"--listen-client-urls", endpoint, "--advertise-client-urls", "http://localhost:2379",
 		"--listen-peer-urls", "unix://"+filepath.Join(dir, "peers"))
 	client, err := etcd.New(etcd.Config{Endpoints: []string{endpoint}})
@@ -88,65 +95,70 @@ func TestWatchersAndWorkersThatAreKilledLoseNoObject(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if _, err := client.Get(ctx, "ready"); err != nil {
-		t.Fatalf("etcd does not answer: %v\n%s", err, server.String())
+		t.Fatalf("etcd does not answer: %v\n%s", err, printed())
 	}
-	q, err := wq.OpenFile("objects", os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{MaxKeys: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"a", "b"} {
+		defer wq.Unlink("objects-" + name)
+		defer wq.Unlink("objects-" + name + ".work")
 	}
-	defer q.Close()
-	defer wq.Unlink("objects")
-	stat := func() wq.Stat {
-		s, err := q.Stat()
+	until := func(what string, holds func() bool) {
+		t.Helper()
+		for end := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(200 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("expected in 5 minutes: %s\n%s", what, printed())
+			}
+		}
+	}
+	statuses := func() int64 {
+		got, err := client.Get(context.Background(), "status/", etcd.WithPrefix(), etcd.WithCountOnly())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s
+		return got.Count
 	}
 
-	for i := 0; i < objects; i += 100 {
+	for i := 0; i < objects; i += 50 {
 		change(t, client, i)
 	}
-	kills := 0
-	changed := objects
-	for ; kills < 2; kills++ {
-		watch := start(t, &log, "./etcd", "watch", endpoint)
-		work := start(t, &log, "./etcd", "work", endpoint)
-		from, end := stat().Dones, time.Now().Add(time.Minute)
-		for s := stat(); s.Dones < from+100 || s.Processing == 0; s = stat() {
-			if time.Now().After(end) {
-				t.Fatalf("expected 100 runs in a minute, got %d\n%s", s.Dones-from, log.String())
+	running := map[string]*exec.Cmd{}
+	begin := func(name string) { running[name] = start(t, log, "./etcd", name, endpoint) }
+	begin("a")
+	begin("b")
+	until("the first runs", func() bool { return statuses() > objects/4 })
+	stop(running["a"])
+	change(t, client, objects)
+	until("the runs of the member that was killed", func() bool { return statuses() > objects*3/4 })
+	begin("a")
+	until("its shards, when it runs again", func() bool {
+		for _, owner := range values(t, client, "/wq/objects/live/owner/") {
+			if owner == "a" {
+				return true
 			}
-			time.Sleep(time.Millisecond)
 		}
-		stop(work)
-		stop(watch)
-		change(t, client, changed)
-		changed += 100
-	}
-	start(t, &log, "./etcd", "watch", endpoint)
-	start(t, &log, "./etcd", "work", endpoint)
-	for i := 0; i < 3; i++ {
-		change(t, client, changed)
-		changed += 100
-	}
-	want := values(t, client, "object/")
-	end := time.Now().Add(2 * time.Minute)
-	for got := map[string]string(nil); !maps.Equal(got, want); {
-		if time.Now().After(end) {
-			t.Fatalf("after 2 minutes, the status of %d objects is not that of all %d\n%s",
-				len(got), len(want), log.String())
+		return false
+	})
+	for name, signal := range map[string]os.Signal{"a": os.Interrupt, "b": syscall.SIGTERM} {
+		change(t, client, objects+50)
+		running[name].Process.Signal(signal)
+		if err := running[name].Wait(); err != nil {
+			t.Errorf("expected an end by %v without an error, got %v", signal, err)
 		}
-		time.Sleep(50 * time.Millisecond)
-		if s := stat(); s.Keys == 0 {
-			got = values(t, client, "status/")
+		if got := values(t, client, "/wq/objects/live/member/"); len(got) != 1 {
+			t.Errorf("expected that the other member is left, got %v", got)
 		}
+		begin(name)
+		until("both members", func() bool {
+			return len(values(t, client, "/wq/objects/live/member/")) == 2
+		})
 	}
-	s := stat()
-	t.Logf("%d objects after %d changes, all with their status", len(want), changed)
-	t.Logf("%d kills gave back %d keys, %d adds were %d runs", kills, s.GivenBack,
-		s.Adds+s.Coalesced, s.Dones)
-	if s.GivenBack == 0 {
-		t.Error("expected kills that give keys back")
-	}
+	until("the status of each object", func() bool {
+		want := values(t, client, "object/")
+		for _, value := range want {
+			if value == "" {
+				return false
+			}
+		}
+		return maps.Equal(values(t, client, "status/"), want)
+	})
+	t.Logf("%d objects with their status", statuses())
 }

@@ -187,10 +187,12 @@ func (a *accepted) Commit() (*clientv3.TxnResponse, error) {
 	return reply, nil
 }
 
-// answers gives one answer after the other, and records what it was asked. A nil has an error.
+// answers gives one answer after the other, and records what it was asked. A nil has an error, and
+// so has each answer after the last.
 type answers struct {
 	clientv3.KV
 	replies []*clientv3.TxnResponse
+	errs    []error // of the first of them
 	err     error
 	when    [][]clientv3.Cmp
 	then    [][]clientv3.Op
@@ -208,15 +210,19 @@ func (a *answers) Then(then ...clientv3.Op) clientv3.Txn {
 }
 func (a *answers) Else(...clientv3.Op) clientv3.Txn { return a }
 func (a *answers) Commit() (*clientv3.TxnResponse, error) {
-	if len(a.replies) == 0 {
-		return nil, a.err
+	var reply *clientv3.TxnResponse
+	if len(a.replies) > 0 {
+		reply, a.replies = a.replies[0], a.replies[1:]
 	}
-	reply := a.replies[0]
-	a.replies = a.replies[1:]
-	if reply == nil {
-		return nil, a.err
+	switch {
+	case reply != nil:
+		return reply, nil
+	case len(a.errs) > 0:
+		err := a.errs[0]
+		a.errs = a.errs[1:]
+		return nil, err
 	}
-	return reply, nil
+	return nil, a.err
 }
 func (a *answers) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	return &clientv3.GetResponse{Kvs: a.there}, nil
@@ -286,6 +292,9 @@ func TestKeyThatEtcdRefusesLeavesItsJob(t *testing.T) {
 	<-queue.entries
 	kv := &answers{err: rpctypes.ErrPermissionDenied, replies: []*clientv3.TxnResponse{nil}}
 	m.client.KV = kv
+	var cancel context.CancelFunc
+	m.session.work, cancel = context.WithTimeout(m.session.ctx, 3*time.Second)
+	defer cancel()
 	expect(t, "result", m.handle(context.Background(), wq.Item{Key: "a"}), errLater)
 	expect(t, "calls", len(kv.then), 1)
 	expect(t, "queued", m.shards[0].keys.all["a"].queued, true)
@@ -295,8 +304,9 @@ func TestKeyThatEtcdRefusesLeavesItsJob(t *testing.T) {
 // After a try without an answer the entry may exist.
 func TestRefusalAfterATryWithoutAnswerIsTriedAgain(t *testing.T) {
 	m, r, _, _ := runOf(t)
-	m.client.KV = &answers{err: rpctypes.ErrTimeout, replies: []*clientv3.TxnResponse{nil,
-		found(kv(7, 7, 5, ""), kv(11, 11, 5, ""), kv(3, 3, 0, ""))}}
+	m.client.KV = &answers{errs: []error{rpctypes.ErrTimeout, rpctypes.ErrPermissionDenied},
+		replies: []*clientv3.TxnResponse{nil, nil,
+			found(kv(7, 7, 5, ""), kv(11, 11, 5, ""), kv(3, 3, 0, ""))}}
 	entered, err := m.enter(r)
 	expect(t, "run", entered, true)
 	expect(t, "result", err, nil)

@@ -8,7 +8,8 @@
 //
 // The cluster is client-go's fake clientset. It makes a change for each object, and ends when the
 // status of each is right. The workers can be killed at any time and started again: the keys that
-// they held are ready again at once, and the other changes have waited in the queue.
+// they held are ready again at once, and the other changes have waited in the queue. After SIGINT
+// or SIGTERM the workers end the runs that have begun, and the other keys stay in the queue.
 package main
 
 import (
@@ -21,9 +22,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -57,6 +60,7 @@ func openQueue() *workqueue.Queue[string] {
 
 // A cluster is what the workers reach through the socket.
 type cluster struct {
+	ctx    context.Context
 	client kubernetes.Interface
 	lister listers.ConfigMapLister
 	mu     sync.Mutex    // of updates: the fake clientset keeps 100 events for the informer
@@ -81,9 +85,13 @@ func (c *cluster) set(key, field, value string) error {
 	object = object.DeepCopy()
 	object.Data[field] = value
 	_, err = c.client.CoreV1().ConfigMaps(object.Namespace).Update(
-		context.Background(), object, meta.UpdateOptions{})
+		c.ctx, object, meta.UpdateOptions{})
 	if err == nil {
-		<-c.seen
+		select {
+		case <-c.seen:
+		case <-c.ctx.Done():
+			err = c.ctx.Err()
+		}
 	}
 	return err
 }
@@ -116,7 +124,7 @@ func (c *cluster) behind() (n int) {
 	return n
 }
 
-func watch(socket string, count int) {
+func watch(ctx context.Context, socket string, count int) {
 	queue := openQueue()
 	objects := make([]runtime.Object, count)
 	for i := range objects {
@@ -125,7 +133,7 @@ func watch(socket string, count int) {
 			Data:       map[string]string{"spec": "new"},
 		}
 	}
-	c := &cluster{client: fake.NewSimpleClientset(objects...), seen: make(chan struct{})}
+	c := &cluster{ctx: ctx, client: fake.NewSimpleClientset(objects...), seen: make(chan struct{})}
 	factory := informers.NewSharedInformerFactory(c.client, 0)
 	maps := factory.Core().V1().ConfigMaps()
 	c.lister = maps.Lister()
@@ -135,25 +143,38 @@ func watch(socket string, count int) {
 		queue.Add(key)
 	}
 	_, err := maps.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    add,
-		UpdateFunc: func(_, object any) { add(object); c.seen <- struct{}{} },
+		AddFunc: add,
+		UpdateFunc: func(_, object any) {
+			add(object)
+			select {
+			case c.seen <- struct{}{}:
+			case <-ctx.Done():
+			}
+		},
 	})
 	check(err)
-	factory.Start(nil)
-	factory.WaitForCacheSync(nil)
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
 
 	listener, err := net.Listen("unix", socket)
 	check(err)
-	go func() { check(http.Serve(listener, c)) }()
+	defer listener.Close() // and remove the socket
+	go http.Serve(listener, c)
 	for i := range count {
 		key := fmt.Sprint("default/object-", rand.Intn(count))
-		check(c.set(key, "spec", strconv.Itoa(i)))
+		err := c.set(key, "spec", strconv.Itoa(i))
+		if ctx.Err() != nil {
+			return
+		}
+		check(err)
 	}
 	fmt.Printf("%d objects, %d changes, %d objects to be reconciled\n", count, count, c.behind())
-	for c.behind() > 0 {
+	for ctx.Err() == nil && c.behind() > 0 {
 		time.Sleep(50 * time.Millisecond)
 	}
-	fmt.Println("all objects are reconciled")
+	if ctx.Err() == nil {
+		fmt.Println("all objects are reconciled")
+	}
 }
 
 // A worker reaches the cluster.
@@ -196,6 +217,11 @@ func (w *worker) run() {
 		if err := w.reconcile(key); err != nil {
 			log.Print("controller: ", err)
 			w.queue.AddRateLimited(key)
+			if w.queue.ShuttingDown() {
+				// The add may have had no effect. Without Done, the key is ready again when
+				// the process ends.
+				return
+			}
 		} else {
 			w.queue.Forget(key)
 		}
@@ -203,8 +229,9 @@ func (w *worker) run() {
 	}
 }
 
-func work(socket string) {
+func work(ctx context.Context, socket string) {
 	w := &worker{queue: openQueue()}
+	context.AfterFunc(ctx, w.queue.Stop)
 	w.Transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -219,14 +246,16 @@ func work(socket string) {
 }
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	args := os.Args[1:]
 	switch {
 	case len(args) == 3 && args[0] == "watch":
 		count, err := strconv.Atoi(args[2])
 		check(err)
-		watch(args[1], count)
+		watch(ctx, args[1], count)
 	case len(args) == 2 && args[0] == "work":
-		work(args[1])
+		work(ctx, args[1])
 	default:
 		fmt.Fprintln(os.Stderr, "usage: controller watch SOCKET OBJECTS | work SOCKET")
 		os.Exit(2)

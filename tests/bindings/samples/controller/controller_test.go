@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func start(t *testing.T, out *bytes.Buffer, args ...string) *exec.Cmd {
 	return made
 }
 
-func TestWorkersThatAreKilledLoseNoObject(t *testing.T) {
+func TestWorkersThatAreKilledOrStoppedLoseNoObject(t *testing.T) {
 	q, err := wq.OpenFile("configmaps", os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{})
 	if err != nil {
 		t.Fatal(err)
@@ -66,8 +67,17 @@ func TestWorkersThatAreKilledLoseNoObject(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		work.Process.Kill()
-		work.Wait()
+		if kills == 2 {
+			given := stat().GivenBack
+			work.Process.Signal(syscall.SIGTERM)
+			if err := work.Wait(); err != nil || stat().GivenBack != given {
+				t.Errorf("expected an end by SIGTERM that gives no key back, got %v and %d keys", err,
+					stat().GivenBack-given)
+			}
+		} else {
+			work.Process.Kill()
+			work.Wait()
+		}
 		kills++
 	}
 	start(t, &errors, "work", socket)
@@ -85,5 +95,27 @@ func TestWorkersThatAreKilledLoseNoObject(t *testing.T) {
 	}
 	if kills < 3 || s.GivenBack == 0 {
 		t.Errorf("expected 3 kills that give keys back, got %d and %d keys", kills, s.GivenBack)
+	}
+}
+
+func TestWatcherThatIsStoppedEndsWithoutAnError(t *testing.T) {
+	defer wq.Unlink("configmaps")
+	socket := filepath.Join(t.TempDir(), "socket")
+	var out bytes.Buffer
+	watch := start(t, &out, "watch", socket, objects)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("expected the cluster in a minute")
+		}
+	}
+	watch.Process.Signal(os.Interrupt)
+	if err := watch.Wait(); err != nil || strings.HasSuffix(out.String(), "are reconciled\n") {
+		t.Errorf("expected an end without an error, got %v: %s", err, out.String())
+	}
+	if _, err := os.Stat(socket); err == nil {
+		t.Error("expected that the socket is removed")
 	}
 }

@@ -187,7 +187,7 @@ func (t *errorTest) queue() {
 		Logger: zap.NewNop()})
 	must(err)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	put := func(key, value string) {
 		_, err := client.Put(ctx, key, value)

@@ -44,7 +44,10 @@
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
  * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.  An idle worker with a
- * pool is no task, but adds its entry and looks in the same order, see pool_wait().
+ * pool is no task, but adds its entry and looks in the same order, see pool_wait().  The waker can
+ * look at the wait queue as soon as it holds the lock, also before it makes the key ready: a waiter
+ * that it does not see takes the lock after it.  So a queue with a ceiling does not count what it
+ * could wake if nobody waits, see wq_release() and wq_unlock_special().
  *
  * An exclusive waiter that was woken and takes no key passes the wake-up on, by wq_pass_on().  A
  * getter does so if keys are available after its last look, and a worker when it ends.  A poller
@@ -233,6 +236,20 @@ static bool has_room_for_writers(struct wq_cs *cs)
 	return data_race(list_empty(&q->lacks_bytes.entry)) && wq_grow_share(cs);
 }
 
+/*
+ * Wake @n getters at most.  The lock orders the look at the wait queue, see the head of this file.  A
+ * hold of the wait queue's lock wakes few.
+ */
+static void wake_getters(struct wq *q, u32 n)
+{
+	u32 m;
+
+	for (; n && waitqueue_active(&q->getters); n -= m) {
+		m = min_t(u32, n, WQ_WAKE_MAX);
+		wake_up_nr(&q->getters, m);
+	}
+}
+
 /* Wake waiters for what has changed in a critical section, after it. */
 void wq_wake(const struct wq_cs *cs)
 {
@@ -242,10 +259,9 @@ void wq_wake(const struct wq_cs *cs)
 
 	if (unlikely(w->others & WQ_WAKE_FENCES))
 		wq_fences_wake(w->fences);
-	/* The lock orders the look at the wait queue, see the head of this file. */
-	if (waitqueue_active(&q->getters) && w->ready && !wq_gets_paused(q))
-		__wake_up(&q->getters, TASK_NORMAL, w->ready, NULL);
-	/* The lock orders this look as well.  0 wakes all. */
+	if (w->ready && !wq_gets_paused(q))
+		wake_getters(q, w->ready);
+	/* The lock orders the look at the wait queue.  0 wakes all. */
 	if (waitqueue_active(&q->rd_wait) && (w->ready || all) && !wq_gets_paused(q))
 		__wake_up(&q->rd_wait, TASK_NORMAL, all ? 0 : w->ready,
 			  poll_to_key(EPOLLIN | EPOLLRDNORM));
@@ -273,16 +289,12 @@ void wq_wake_for_times(struct wq *q)
 void wq_pass_on(struct wq *q, u32 most)
 {
 	struct wq_cs cs;
-	u32 n, m;
+	u32 n;
 
 	wq_lock(&cs, q);
 	n = wq_gets_paused(q) ? 0 : wq_nr_available(&cs);
 	wq_unlock(&cs);
-	/* The lock orders the look at the wait queue.  A hold of its lock wakes few. */
-	for (n = min(n, most); n && waitqueue_active(&q->getters); n -= m) {
-		m = min_t(u32, n, WQ_WAKE_MAX);
-		wake_up_nr(&q->getters, m);
-	}
+	wake_getters(q, min(n, most));
 }
 
 /* Free the entries that were removed in a critical section, after it. */
@@ -342,11 +354,8 @@ static void limit_wakes(struct wq_cs *cs)
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
-/*
- * The part of wq_unlock() for a queue that is shut down, that lost its name, whose writers wait for
- * room, or whose starts are limited.  Leaves the critical section.
- */
-void wq_unlock_special(struct wq_cs *cs)
+/* wq_unlock_special() if more is to do than to unlock. */
+static noinline void unlock_and_wake(struct wq_cs *cs)
 	__releases(&cs->q->lock)
 {
 	bool hup = false, deserted = false;
@@ -355,7 +364,7 @@ void wq_unlock_special(struct wq_cs *cs)
 	u8 level;
 
 	wq_assert_locked(cs);
-	if (q->watched & WQ_WATCH_STARTS)
+	if (q->watched & WQ_WATCH_STARTS && wq_keys_are_awaited(q))
 		limit_wakes(cs);
 	if (q->shut) {
 		level = hup_level(q);
@@ -363,7 +372,7 @@ void wq_unlock_special(struct wq_cs *cs)
 		q->hup = level;
 		if (q->drain && wq_is_drained(q))
 			wq_end_drain(cs, WQ_END_DONE);
-	} else {
+	} else if (q->watched & ~WQ_WATCH_STARTS) {
 		if (q->watched & WQ_WATCH_ROOM && has_room_for_writers(cs)) {
 			q->watched &= ~WQ_WATCH_ROOM;
 			cs->wakes.others |= WQ_WAKE_WRITERS;
@@ -372,7 +381,8 @@ void wq_unlock_special(struct wq_cs *cs)
 	}
 	spin_unlock_irqrestore(&q->lock, cs->flags);
 
-	wq_wake(cs);
+	if ((cs->wakes.ready | cs->wakes.others) && wq_has_waiters(cs))
+		wq_wake(cs);
 	/* Wake exclusive pollers as well: the change concerns each of them. */
 	if (hup || deserted) {
 		events = hup ? EPOLLIN | EPOLLRDNORM | EPOLLHUP : EPOLLPRI;
@@ -380,6 +390,22 @@ void wq_unlock_special(struct wq_cs *cs)
 		__wake_up(&q->rd_wait, TASK_NORMAL, 0, poll_to_key(events));
 		__wake_up(&q->wr_wait, TASK_NORMAL, 0, poll_to_key(events));
 	}
+}
+
+/*
+ * The part of wq_unlock() for a queue that is shut down, that lost its name, whose writers wait for
+ * room, or whose starts are limited.  Leaves the critical section.
+ */
+void wq_unlock_special(struct wq_cs *cs)
+	__releases(&cs->q->lock)
+{
+	struct wq *q = cs->q;
+
+	/* A waiter that comes after this look takes the lock later, and finds what it can start. */
+	if (q->watched == WQ_WATCH_STARTS && !q->shut && !wq_has_waiters(cs))
+		spin_unlock_irqrestore(&q->lock, cs->flags);
+	else
+		unlock_and_wake(cs);
 }
 
 /* Leave a critical section, see __wq_unlock(). */

@@ -127,13 +127,22 @@ static inline bool wq_waits_for_others(const struct wq *q, const struct wq_consu
 	return q->draining && q->nr_processing && !(c && c->nr_held);
 }
 
-/* Whether a task or poller may wait for a change.  The lock orders the looks, see state/lock.c. */
-static inline bool wq_has_waiters(const struct wq_cs *cs)
+/*
+ * Whether a task or poller may wait for a key, in a critical section or after it.  The lock orders
+ * the looks, see state/lock.c.
+ */
+static inline bool wq_keys_are_awaited(struct wq *q)
 {
 	/* Ordered by the lock. */
-	return waitqueue_active(&cs->q->getters) ||
+	return waitqueue_active(&q->getters) ||
 	       /* Ordered by the lock. */
-	       waitqueue_active(&cs->q->rd_wait) ||
+	       waitqueue_active(&q->rd_wait);
+}
+
+/* Whether a task or poller may wait for a change. */
+static inline bool wq_has_waiters(const struct wq_cs *cs)
+{
+	return wq_keys_are_awaited(cs->q) ||
 	       cs->wakes.others & (WQ_WAKE_FENCES | WQ_WAKE_WRITERS | WQ_WAKE_USER |
 				   WQ_WAKE_RELEASE);
 }

@@ -133,17 +133,21 @@ static void watch_ceiling(struct wq_cs *cs)
 
 /*
  * An entry stops counting against the limit of its group and, if its run has @ended, against the
- * ceiling.  That may make blocked entries available.
+ * ceiling.  That may make blocked entries available, for which waiters are woken.
  */
 void wq_release(struct wq_cs *cs, struct wq_entry *e, bool ended)
 {
 	struct wq *q = cs->q;
-	u32 before = wq_nr_startable(q, q->nr_processing + ended);
+	bool awaited = wq_keys_are_awaited(q);
+	u32 before = awaited ? wq_nr_startable(q, q->nr_processing + ended) : 0;
 
 	wq_assert_locked(cs);
 	/* wq_destroy() ends the policy. */
 	if (q->policy && q->policy->release)
 		q->policy->release(q->policy_data, e);
+	/* A waiter that comes after this look takes the lock later, and finds the entries. */
+	if (!awaited)
+		return;
 	cs->wakes.ready += wq_nr_startable(q, q->nr_processing) - before;
 	if (ended)
 		watch_ceiling(cs);

@@ -43,9 +43,10 @@ static s64 bench_far(u64 i)
  * add, get and done of one of @n keys, @m times, without the operations that warm the caches;
  * inlined, so that the tag is a constant.
  */
-static __always_inline int cycle(struct bench *b, u64 n, u64 m, const char *name, u32 tag)
+static __always_inline int cycle(struct bench *b, u64 n, u64 m, const struct wq_params *params,
+				 u32 tag)
 {
-	struct wq *q = wq_create(&(struct wq_params){ .name = name });
+	struct wq *q = wq_create(params);
 	struct bench_laps laps;
 	u64 i, k;
 	int ret;
@@ -79,9 +80,17 @@ static int wq_cycle(struct bench *b, u64 n, u64 m)
 	return cycle(b, n, m, NULL, BENCH_TAG('c', 'y', 'c', 'l'));
 }
 
+/* A ceiling that blocks no key. */
+static int wq_cycle_ceiling(struct bench *b, u64 n, u64 m)
+{
+	return cycle(b, n, m, &(struct wq_params){ .max_processing = 8 },
+		     BENCH_TAG('c', 'e', 'i', 'l'));
+}
+
 static int wq_cycle_named(struct bench *b, u64 n, u64 m)
 {
-	return cycle(b, n, m, "wq_bench", BENCH_TAG('n', 'a', 'm', 'e'));
+	return cycle(b, n, m, &(struct wq_params){ .name = "wq_bench" },
+		     BENCH_TAG('n', 'a', 'm', 'e'));
 }
 
 /* add, get and done of one of @n embedded entries, @m times, then @m repeat adds. */
@@ -1022,6 +1031,7 @@ static int wq_smp_own(struct bench *b, u64 n, u64 m)
 const struct bench_cmd bench_wq_cmds[] = {
 	{ "wq", "cycle", wq_cycle },
 	{ "wq", "cycle-named", wq_cycle_named },
+	{ "wq", "cycle-ceiling", wq_cycle_ceiling },
 	{ "wq", "embedded", wq_embedded },
 	{ "wq", "run-keys", wq_run_keys },
 	{ "wq", "run-embedded", wq_run_embedded },

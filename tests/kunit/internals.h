@@ -364,6 +364,12 @@ static inline u64 queue_spare_bytes(const struct wq *q)
 	return q->table.nr_spare * sizeof(struct wq_bucket);
 }
 
+/* The wait queue of tasks that wait in a get. */
+static inline struct wait_queue_head *queue_getters(struct wq *q)
+{
+	return &q->getters;
+}
+
 /* The wait queue of pollers that wait for keys. */
 static inline struct wait_queue_head *queue_readers(struct wq *q)
 {

@@ -116,6 +116,38 @@ static void resume_wakes_no_getter_beyond_the_ceiling(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
 }
 
+static unsigned int getter_wakes;
+
+static int count_getter(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
+{
+	getter_wakes++;
+	list_del_init(&w->entry);
+	return 1;
+}
+
+/* More than the getters that are woken in one hold of the wait queue's lock. */
+static void resume_wakes_as_many_of_many_getters_as_keys_can_start(struct kunit *test)
+{
+	enum { GETTERS = 4 * WQ_WAKE_MAX, KEYS = 3 * WQ_WAKE_MAX - 1 };
+	struct wait_queue_entry *w = kunit_kcalloc(test, GETTERS, sizeof(*w), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	queue_with_ceiling(test, KEYS);
+	for (i = 0; i < GETTERS; i++)
+		add_number(test, i);
+	wq_pause(queue(test), WQ_PAUSE_GETS, WQ_FOREVER);
+	for (i = 0; i < GETTERS; i++) {
+		init_waitqueue_func_entry(&w[i], count_getter);
+		add_wait_queue_exclusive(queue_getters(queue(test)), &w[i]);
+	}
+	getter_wakes = 0;
+	wq_pause(queue(test), WQ_PAUSE_GETS, 0);
+	KUNIT_EXPECT_EQ(test, getter_wakes, (unsigned int)KEYS);
+	for (i = 0; i < GETTERS; i++)
+		remove_wait_queue(queue_getters(queue(test)), &w[i]);
+}
+
 static unsigned int key_wakes;
 
 static int count_keys(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
@@ -251,6 +283,7 @@ static struct kunit_case start_cases[] = {
 	KUNIT_CASE_SLOW(end_of_a_run_wakes_one_getter),
 	KUNIT_CASE(consumer_that_ends_frees_its_place_for_a_getter),
 	KUNIT_CASE(resume_wakes_no_getter_beyond_the_ceiling),
+	KUNIT_CASE(resume_wakes_as_many_of_many_getters_as_keys_can_start),
 	KUNIT_CASE(adds_beyond_the_ceiling_wake_pollers_at_most_once),
 	KUNIT_CASE(embedded_entries_count_against_the_ceiling),
 	KUNIT_CASE(controller_runs_no_more_keys_at_once_than_the_ceiling),

@@ -364,6 +364,17 @@ static void ready_keys(struct world *w)
 	must(q_add_array(w->q, &w->keys));
 }
 
+/* Ten keys can be processing, as many as call_get_ten() takes. */
+static void ready_keys_at_a_ceiling(struct world *w)
+{
+	struct wq_attrs set = {
+		.size = sizeof(set), .set = WQ_ATTR_MAX_PROCESSING, .max_processing = 10,
+	};
+
+	ready_keys(w);
+	must(verb(w->q, WQ_IOC_ATTRS, &set));
+}
+
 static void a_ready_long_key(struct world *w)
 {
 	one_long_key(w);
@@ -630,6 +641,14 @@ static int call_get(struct world *w)
 	return q_get_array(w->q, &w->out, 10, 0);
 }
 
+/* A get that failed before has kept no place. */
+static int call_get_ten(struct world *w)
+{
+	int ret = call_get(w);
+
+	return ret ?: w->out.count == 10 ? 0 : -EBADMSG;
+}
+
 static int call_get_one(struct world *w)
 {
 	return q_get_array(w->q, &w->out, 1, 0);
@@ -887,8 +906,8 @@ static int call_set(struct world *w)
 	struct wq_attrs set = {
 		.size = sizeof(set),
 		.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER |
-		       WQ_ATTR_LEASE | WQ_ATTR_SLACK,
-		.max_keys = 30000, .limiters = addr_of(three_limiters),
+		       WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_PROCESSING,
+		.max_keys = 30000, .max_processing = 3, .limiters = addr_of(three_limiters),
 		.num_limiters = 3, .lease = 2 * HOUR, .slack = MS,
 	};
 	struct wq_attrs now = { .size = sizeof(now) };
@@ -899,9 +918,10 @@ static int call_set(struct world *w)
 		n = verb(w->q, WQ_IOC_ATTRS, &now);
 	while (n == -EFAULT);
 	if (n || now.max_keys != (ret ? 20000 : 30000) || now.num_limiters != (ret ? 1 : 3) ||
-	    now.lease != (ret ? HOUR : 2 * HOUR)) {
-		COMMENT("set returned %d: max_keys %u, limiters %u, lease %lld\n", ret,
-			now.max_keys, now.num_limiters, (long long)now.lease);
+	    now.lease != (ret ? HOUR : 2 * HOUR) || now.max_processing != (ret ? 0 : 3)) {
+		COMMENT("set returned %d: max_keys %u, limiters %u, lease %lld, max_processing %u\n",
+			ret, now.max_keys, now.num_limiters, (long long)now.lease,
+			now.max_processing);
 		return -EBADMSG;
 	}
 	return ret;
@@ -1278,6 +1298,7 @@ CALL(read_of_a_long_key) { .setup = a_ready_long_key, .call = call_read };
 CALL(read_after_a_read) { .setup = one_read_before_others, .call = call_read, .again = -ESTALE };
 CALL(readv_after_a_read) { .setup = one_read_before_others, .call = call_readv, .again = -ESTALE };
 CALL(get_of_some) { .setup = ready_keys, .call = call_get };
+CALL(get_of_some_at_a_ceiling) { .setup = ready_keys_at_a_ceiling, .call = call_get_ten };
 CALL(get_of_all) { .setup = ready_keys, .call = call_get_all };
 CALL(get_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
 CALL(get_of_one_long_key) { .setup = a_ready_long_key, .call = call_get_one };

@@ -116,7 +116,7 @@ static __always_inline void level_add(struct wq_priority *p, struct wq_entry *e)
 	list_add_tail(&e->link, &p->lists[i]);
 	if (p->count[i]++)
 		return;
-	/* __set_bit() and __clear_bit() take several times as long if the bit is no constant. */
+	/* A bit operation on memory takes several times as long if the bit is no constant. */
 	p->levels[BIT_WORD(i)] |= BIT_MASK(i);
 	p->used[BIT_WORD(i)] |= BIT_MASK(i);
 	p->words |= BIT(BIT_WORD(i));

@@ -626,6 +626,10 @@ test_watch_restart_starts_a_command_and_ends_it_at_each_change() {
 	starts 5 || fail "starts: $(<"$out")"
 	rm "$files/d/fails"
 	eventually starts 6
+	# after a crash, without a change
+	kill -9 "$(pgrep -P $pid)"
+	eventually starts 7
+	runs 1 || fail "expected one command, seen $(pgrep -c -P "$(pgrep -P $pid)" bash)"
 	kill $pid
 	ends_with 0
 	! pgrep -f "$files/d\$" || fail "a command outlives watch"

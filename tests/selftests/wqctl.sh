@@ -3184,6 +3184,25 @@ test_run_timeout_ends_a_command_and_its_session_and_fails_its_key() {
 	reports 2 "--timeout needs a time above 0" wq run --timeout 0 $q -- true
 }
 
+test_run_timeout_ends_a_command_whose_output_nobody_reads() {
+	local worker
+	mkfifo "$dir/pipe"
+	exec 7<>"$dir/pipe"
+	queue
+	wq add $q k
+	"$WQCTL" run --once -q --max-retries 0 --timeout 1s $q -- sh -c 'echo $$ >$0; exec yes >&2' "$dir/pid" 2>&7 &
+	worker=$!
+	eventually file_has "$dir/pid" 1
+	eventually ended "$(<"$dir/pid")"
+	stat_is processing 1 || fail "expected the key to be held until its output is written"
+	cat <&7 >"$dir/output" &
+	wait $worker
+	is status 1 $?
+	kill $!
+	status 0 wq show --json $q k
+	holds '.reason | startswith("timed out: y")'
+}
+
 # writes N: a command whose lines of standard output come in two parts
 writes() {
 	printf '%s\n' "printf \"\$1-a\"; read -r _ <$gate; echo; echo \"\$1-b\""

@@ -116,6 +116,9 @@ static void replace_worker(struct slot *slot)
 			message("can't fork a worker: %s; trying again", strerror(errno));
 		reported = slot->start_time != 0;
 	}
+		/* The command ended with the worker, and a change starts it. */
+		if (!slot->start_time && args->restart)
+			wq_add(args->fd, "/", 1);
 }
 
 /* If the worker was stopped, as by Ctrl-Z, the shell gets the terminal, and then both go on. */
@@ -152,8 +155,7 @@ static bool reap(bool killed)
 			kill_worker(info.si_pid);
 		waitpid(info.si_pid, NULL, 0);
 		/* It may have been killed in the middle of a line. */
-		if (shared->writer == info.si_pid)
-			shared->writer = 0;
+		output_release(info.si_pid);
 		if (!slot)
 			continue;
 

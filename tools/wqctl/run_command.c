@@ -337,14 +337,16 @@ static void read_outcomes(char *text, size_t len)
 }
 
 /**
- * struct limit - the end of a command by --timeout or --restart
+ * limit - the end of the command by --timeout or --restart
+ * @pid: the command
  * @next: when the next signal is sent
  * @signal: the last signal that was sent, or 0
  */
-struct limit {
+static struct {
+	pid_t pid;
 	int64_t next;
 	int signal;
-};
+} limit;
 
 static int64_t from_now(int64_t ns)
 {
@@ -353,20 +355,28 @@ static int64_t from_now(int64_t ns)
 	return __builtin_add_overflow(now_ns(), ns, &time) ? INT64_MAX : time;
 }
 
-static void check_limit(struct limit *l, pid_t pid)
+/* Return when the command is to be checked again. */
+static int64_t check_limit(void)
 {
-	if (now_ns() < l->next)
-		return;
-	if (!l->signal) {
-		l->signal = SIGTERM;
-		l->next = from_now(args->kill_after);
-		terminate_command(pid);
+	siginfo_t info = { 0 };
+
+	if (now_ns() < limit.next)
+		return limit.next;
+	waitid(P_PID, limit.pid, &info, WEXITED | WNOHANG | WNOWAIT);
+	if (!limit.signal && info.si_pid) {
+		/* It has ended in time, and its output waits. */
+		limit.next = INT64_MAX;
+	} else if (!limit.signal) {
+		limit.signal = SIGTERM;
+		limit.next = from_now(args->kill_after);
+		terminate_command(limit.pid);
 	} else {
-		l->signal = SIGKILL;
-		l->next = INT64_MAX;
-		kill(pid, SIGKILL);
+		limit.signal = SIGKILL;
+		limit.next = INT64_MAX;
+		kill(limit.pid, SIGKILL);
 		kill_session(getpid());
 	}
+	return limit.next;
 }
 
 bool burst_is_over(void)
@@ -389,20 +399,19 @@ bool burst_is_over(void)
 }
 
 /* A command of --restart ends at the end of a burst of changes, and if wqctl has to stop. */
-static void check_restart(struct limit *l, bool changed)
+static void check_restart(bool changed)
 {
 	struct wq_stat st;
 
 	changed = changed && !wq_stat(queue, &st) && st.ready && burst_is_over();
-	if (!l->signal && (changed || stopped()))
-		l->next = 0;
+	if (!limit.signal && (changed || stopped()))
+		limit.next = 0;
 }
 
 /* How long to wait for the command, or NULL if there is no limit. */
-static const struct timespec *wait_time(struct timespec *ts, const struct limit *l, bool held_all,
-					bool changed)
+static const struct timespec *wait_time(struct timespec *ts, bool held_all, bool changed)
 {
-	int64_t next = l->next, now = now_ns();
+	int64_t next = limit.next, now = now_ns();
 
 	if (lease && held_all && now + touch_left() < next)
 		next = now + touch_left();
@@ -416,7 +425,6 @@ static const struct timespec *wait_time(struct timespec *ts, const struct limit 
 /* The wait status of the command, or NO_OUTCOME if a key is no longer held. */
 static int wait_command(struct slot *slot, pid_t pid)
 {
-	struct limit limit = { .next = args->has_timeout ? from_now(args->timeout) : INT64_MAX };
 	bool held_all = true, changed = false, all_read;
 	struct timespec ts;
 	char *outcomes;
@@ -425,6 +433,10 @@ static int wait_command(struct slot *slot, pid_t pid)
 	int status;
 	pid_t ret;
 
+	limit.pid = pid;
+	limit.next = args->has_timeout ? from_now(args->timeout) : INT64_MAX;
+	limit.signal = 0;
+	output_check = check_limit;
 	/* The waits let the signals through, and SIGCHLD too, which is blocked otherwise. */
 	sigprocmask(SIG_BLOCK, &signals, &old);
 	mask = old;
@@ -436,12 +448,13 @@ static int wait_command(struct slot *slot, pid_t pid)
 			held_all = false;
 		}
 		if (args->restart)
-			check_restart(&limit, changed);
-		check_limit(&limit, pid);
+			check_restart(changed);
+		check_limit();
 		/* If a write finds that the lease expired, the next touch does so, too. */
 		changed = output_wait(args->restart && !changed ? queue : -1,
-				      wait_time(&ts, &limit, held_all, changed), &mask);
+				      wait_time(&ts, held_all, changed), &mask);
 	}
+	output_check = NULL;
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	/* The processes that it left behind would go on beside the next run of the key. */
 	while (limit.signal && kill_session(getpid()))

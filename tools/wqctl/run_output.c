@@ -11,8 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +54,7 @@ static struct stream {
 
 static struct slot *slot;	/* of this worker */
 static char *tag;		/* of the command, or NULL */
+int64_t (*output_check)(void);
 
 /* Errors of the command's output */
 static bool outcomes_lost;	/* a part of what it wrote to --outcome-fd */
@@ -90,18 +93,38 @@ size_t output_last_line(char to[WQ_MAX_REASON])
 
 /* Write */
 
-/* Interrupt calls that wait every @ns; 0: no more. */
-static void interrupt_every(int64_t ns)
+/* While a write waits: check the command, and return for how long the write may wait, in ns. */
+static int64_t time_to_wait(void)
 {
-	struct timeval t = { .tv_sec = ns / NSEC_PER_SEC, .tv_usec = ns % NSEC_PER_SEC / 1000 };
-	struct itimerval timer = { .it_interval = t, .it_value = t };
+	int64_t left = output_check ? output_check() : INT64_MAX;
 
-	setitimer(ITIMER_REAL, &timer, NULL);
+	left = left != INT64_MAX ? left - now_ns() : left;
+	if (lease && lease / 3 < left)
+		left = lease / 3;
+	return left > 0 ? left : 1;
+}
+
+/* Interrupt a call that waits for so long, and again if it had not begun; INT64_MAX: not. */
+static void interrupt_after(int64_t ns)
+{
+	struct itimerval timer = { .it_interval.tv_usec = PAUSE_MS * 1000 };
+	static bool is_set;
+
+	timer.it_value.tv_sec = ns / NSEC_PER_SEC;
+	timer.it_value.tv_usec = ns % NSEC_PER_SEC / 1000;
+	/* A value of 0 would stop the timer. */
+	if (ns < NSEC_PER_SEC / 1000)
+		timer.it_value.tv_usec = 1000;
+	if (ns != INT64_MAX)
+		setitimer(ITIMER_REAL, &timer, NULL);
+	else if (is_set)
+		setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+	is_set = ns != INT64_MAX;
 }
 
 /*
- * Write text.  If nobody reads that for long, the write waits, and meanwhile the keys are touched.
- * Return false if a lease expired.
+ * Write text.  If nobody reads that for long, the write waits.  Meanwhile the keys are touched, and
+ * the command ends at its --timeout.  Return false if a lease expired.
  */
 static bool put(int to, const char *text, size_t n)
 {
@@ -109,9 +132,8 @@ static bool put(int to, const char *text, size_t n)
 	bool held_all = true;
 	ssize_t part;
 
-	if (lease)
-		interrupt_every(lease / 3);
 	while (n && held_all) {
+		interrupt_after(time_to_wait());
 		part = write(to, text, n);
 		if (part > 0) {
 			text += part;
@@ -126,8 +148,7 @@ static bool put(int to, const char *text, size_t n)
 		}
 		held_all = touch();
 	}
-	if (lease)
-		interrupt_every(0);
+	interrupt_after(INT64_MAX);
 	return held_all;
 }
 
@@ -153,23 +174,33 @@ static bool put_kept(struct stream *s, size_t len)
 /* One worker at a time writes.  Return false if a lease expired. */
 static bool begin_write(void)
 {
+	struct timespec ts;
 	pid_t writer = 0;
+	int64_t ns;
 
 	while (!atomic_compare_exchange_strong(&shared->writer, &writer, getpid())) {
 		/* Nobody would end that for a worker that was killed. */
 		if (getppid() != parent)
 			break;
+		ns = time_to_wait();
+		ts = to_timespec(ns < NSEC_PER_SEC ? ns : NSEC_PER_SEC);
+		syscall(SYS_futex, &shared->writer, FUTEX_WAIT, writer, &ts, NULL, 0);
 		writer = 0;
-		pause_ms(1);
 		if (!touch())
 			return false;
 	}
 	return true;
 }
 
+void output_release(pid_t worker)
+{
+	if (atomic_compare_exchange_strong(&shared->writer, &worker, 0))
+		syscall(SYS_futex, &shared->writer, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 static void end_write(void)
 {
-	shared->writer = 0;
+	output_release(getpid());
 }
 
 /* Read */

@@ -30,6 +30,12 @@ void output_close(const int ends[NUM_STREAMS]);
  */
 bool output_wait(int fd, const struct timespec *timeout, const sigset_t *mask);
 
+/* Called while a write waits.  Returns when to call it again, or INT64_MAX. */
+extern int64_t (*output_check)(void);
+
+/* A worker has ended.  It may have been killed in the middle of a write. */
+void output_release(pid_t worker);
+
 /*
  * The command has ended: write all of its output.  Set @outcomes and @len to what it wrote to
  * --outcome-fd, which the caller may change; false: a part of it was lost.

@@ -3203,6 +3203,33 @@ test_run_timeout_ends_a_command_whose_output_nobody_reads() {
 	holds '.reason | startswith("timed out: y")'
 }
 
+test_run_reports_a_failure_to_the_journal_with_its_queue_and_key() {
+	local journal=/run/systemd/journal/socket stream
+	queue
+	mkdir -p ${journal%/*}
+	python3 -c '
+import socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s, open(sys.argv[2], "wb") as f:
+    s.bind(sys.argv[1])
+    f.write(s.recv(65536))' $journal "$dir/journal" &
+	eventually test -S $journal
+	wq add $q $'a\nb'
+	: >"$err"
+	stream=$(stat -c %d:%i "$err")
+	JOURNAL_STREAM=$stream "$WQCTL" run -q --once --max-retries 0 $q -- sh -c 'exit 3' 2>"$err"
+	wait $!
+	rm $journal
+	is "standard error" "" "$(<"$err")"
+	is message "PRIORITY=4 SYSLOG_IDENTIFIER=wqctl WQ_QUEUE=$q WQ_KEY=a\nb MESSAGE=key 'a\nb': exit status 3; given up after 0 retries, and parked" \
+		"$(words <"$dir/journal")"
+	# the standard error of another process, and no journal
+	wq kick --all $q >"$out"
+	JOURNAL_STREAM=1:2 reports 1 "wqctl: key 'a\nb': exit status 3" wq run -q --once --max-retries 0 $q -- sh -c 'exit 3'
+	wq kick --all $q >"$out"
+	JOURNAL_STREAM=$stream reports 1 "wqctl: key 'a\nb': exit status 3" \
+		wq run -q --once --max-retries 0 $q -- sh -c 'exit 3'
+}
+
 # writes N: a command whose lines of standard output come in two parts
 writes() {
 	printf '%s\n' "printf \"\$1-a\"; read -r _ <$gate; echo; echo \"\$1-b\""

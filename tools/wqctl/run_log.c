@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * wqctl run --job-log: a line for each run.
+ * wqctl run: the lines of --job-log, and messages for the journal.
  *
- * The file is opened for each line, so that it can be renamed or removed at any time, as logrotate
- * does.  A line is one write, because the workers share the file.
+ * The file of --job-log is opened for each line, so that it can be renamed or removed at any time,
+ * as logrotate does.  A line is one write, because the workers share the file.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,4 +93,40 @@ void log_run(const struct held_key *k, const struct timespec *start, int64_t ns,
 		     exited ? number : status_text(status),
 		     key_text(k->item.key, k->item.len));
 	log_write(args, line, n);
+}
+
+bool log_to_journal(const char *key, const char *why, const char *then)
+{
+	static const struct sockaddr_un to = { AF_UNIX, "/run/systemd/journal/socket" };
+	char text[4 * WQ_MAX_KEY * 2 + 2 * PATH_MAX + 512], *c;
+	const char *stream = getenv("JOURNAL_STREAM");
+	uint64_t device, inode;
+	struct stat st;
+	int fd, n, start;
+	bool sent;
+
+	/* A newline would end a field.  The path of a watch can have one, an escaped key cannot. */
+	if (strchr(args->queue, '\n'))
+		return false;
+	/* A service can have another standard error than that of its unit. */
+	if (!stream || sscanf(stream, "%" SCNu64 ":%" SCNu64, &device, &inode) != 2 ||
+	    fstat(STDERR_FILENO, &st) || st.st_dev != device || st.st_ino != inode)
+		return false;
+	start = snprintf(text, sizeof(text),
+			 "PRIORITY=4\nSYSLOG_IDENTIFIER=wqctl\nWQ_QUEUE=%s\nWQ_KEY=%s\nMESSAGE=",
+			 args->queue, key);
+	if (start >= (int)sizeof(text))
+		return false;
+	n = start + snprintf(text + start, sizeof(text) - start, "key '%s': %s; %s", key, why, then);
+	if (n >= (int)sizeof(text))
+		return false;
+	for (c = text + start; *c; c++)
+		if (*c == '\n')
+			*c = ' ';
+	text[n] = '\n';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	sent = sendto(fd, text, n + 1, MSG_DONTWAIT, (const struct sockaddr *)&to, sizeof(to)) > 0;
+	if (fd >= 0)
+		close(fd);
+	return sent;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -25,25 +26,27 @@ __attribute__((format(printf, 3, 4)))
 static void report_failure(const struct wq_item *item, int status, const char *format, ...)
 {
 	const char *key = key_text(item->key, item->len);
-	char then[64];
+	char why[PATH_MAX + 64], then[64];
 	va_list ap;
 
 	va_start(ap, format);
 	vsnprintf(then, sizeof(then), format, ap);
 	va_end(ap);
 	if (status == CONSUMERS_DIED)
-		message("key '%s': it ended %u workers in a row; %s", key, item->given_back, then);
+		sprintf(why, "it ended %u workers in a row", item->given_back);
 	else if (status == OUT_OF_TIME)
-		message("key '%s': timed out after %s; %s", key, exact_time(args->timeout), then);
+		sprintf(why, "timed out after %s", exact_time(args->timeout));
 	else if (status < NO_ERRNO)
-		message("key '%s': %s; %s", key, status_text(status), then);
+		snprintf(why, sizeof(why), "%s", status_text(status));
 	else if (status < 0)
-		message("key '%s': can't run '%s': %s; %s", key, args->words[0], strerror(-status), then);
+		snprintf(why, sizeof(why), "can't run '%s': %s", args->words[0], strerror(-status));
 	else if (WIFSIGNALED(status))
-		message("key '%s': killed by signal %d (%s); %s", key, WTERMSIG(status),
-			sigdescr_np(WTERMSIG(status)) ?: "unknown", then);
+		sprintf(why, "killed by signal %d (%s)", WTERMSIG(status),
+			sigdescr_np(WTERMSIG(status)) ?: "unknown");
 	else
-		message("key '%s': exit status %d; %s", key, WEXITSTATUS(status), then);
+		sprintf(why, "exit status %d", WEXITSTATUS(status));
+	if (!log_to_journal(key, why, then))
+		message("key '%s': %s; %s", key, why, then);
 }
 
 static void report_no_done(struct slot *slot, const struct wq_item *item)

@@ -823,6 +823,49 @@ int wq_producer_add(struct wq_producer *p, const void *key, size_t len);
 /** wq_producer_add_many() - wq_add_many(), and remember the keys.  Return: as wq_add_many(). */
 int wq_producer_add_many(struct wq_producer *p, struct wq_items *b);
 
+/*
+ * Periodic keys.  A key that ends with @ and a schedule, such as backup@every=5m, is run at times.
+ * Its consumers call wq_periodic_begin() before each run.  libwq(3) describes schedules, which have
+ * every=TIME, at=HH:MM, jitter=TIME and skip, in this order and with commas between them.
+ */
+
+/**
+ * wq_periodic_name() - find the part of a key ahead of its @ and its schedule
+ *
+ * Return: its length; @len if the key has no schedule.
+ */
+size_t wq_periodic_name(const void *key, size_t len);
+
+/**
+ * wq_periodic_due() - calculate when a key is due next
+ * @now: ns of CLOCK_REALTIME
+ *
+ * Return: the first due time after @now, ns of CLOCK_REALTIME; -1 with EINVAL: the key has no
+ * schedule.
+ */
+int64_t wq_periodic_due(const void *key, size_t len, int64_t now);
+
+/**
+ * wq_periodic_add() - add a key, delayed until it is due next
+ * @priority: as of wq_add_priority()
+ *
+ * Return: as wq_add_after(); -1 with EINVAL: the key has no schedule.
+ */
+int wq_periodic_add(int q, const void *key, size_t len, int priority);
+
+/**
+ * wq_periodic_begin() - add a key that this file holds once more, delayed until it is due next
+ *
+ * The caller runs the key and ends its run in any way.  The key has its next run when it is due,
+ * also if the run fails or the consumer dies.  If the key has no schedule, nothing is added.  If
+ * the queue is shut down or the key is disabled, it has no next run.
+ *
+ * Return: 1; 0: the run is to be left out, so the caller ends it at once.  -1 with errno of the
+ * add, such as EHOSTDOWN: the caller can end the run with WQ_OUTCOME_AFTER and the time until
+ * wq_periodic_due(), or with WQ_OUTCOME_RETRY.
+ */
+int wq_periodic_begin(int q, const struct wq_item *item);
+
 #ifdef __cplusplus
 }
 #endif

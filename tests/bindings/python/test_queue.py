@@ -525,6 +525,108 @@ class Runs(Case):
                 self.assertGreater(q.query("a").lease, before)
 
 
+class Periodic(Case):
+    KEY = "backup@every=1d"
+
+    def delayed(self, key: str = KEY) -> None:
+        self.assertEqual(wq.KeyState.DELAYED, self.q.query(key).state)
+        self.assertLessEqual(self.q.query(key).due, 86400 * 10**9)
+
+    def test_key_is_delayed_until_it_is_due(self) -> None:
+        self.assertTrue(self.q.add_periodic(self.KEY))
+        self.delayed()
+        self.assertFalse(self.q.add_periodic(self.KEY))
+        with self.raises(OSError, errno.EINVAL, "no schedule"):
+            self.q.add_periodic("backup")
+
+    def test_key_that_was_begun_is_due_again_however_its_run_ends(self) -> None:
+        self.q.close()
+        self.q = wq.open(limiter=FAST, max_retries=2)
+        ends: list[Callable[[wq.Item], object]] = [
+            lambda item: item.done(), lambda item: item.retry(after=86400.0),
+            lambda item: item.give_up("broken")]
+        for end in ends:
+            self.add(self.KEY)
+            item = self.q.get(0)
+            self.assertTrue(item.begin_periodic())
+            end(item)
+            self.delayed()
+            self.assertEqual(0, self.q.query(self.KEY).failures)
+        self.add(self.KEY)
+        for _ in range(3):
+            item = self.q.get(LONG)
+            self.assertTrue(item.begin_periodic())
+            item.retry()
+        self.delayed()
+
+    def test_cancel_ends_the_period_also_during_a_run(self) -> None:
+        self.add(self.KEY)
+        item = self.q.get(0)
+        self.assertTrue(item.begin_periodic())
+        self.q.cancel(self.KEY)
+        item.done()
+        self.assertNotIn(self.KEY, self.q)
+
+    def test_consumer_that_dies_leaves_the_period(self) -> None:
+        self.add(self.KEY)
+        with self.q.open_same() as other:
+            lost = other.get(0)
+            self.assertTrue(lost.begin_periodic())
+        item = self.q.get(0)
+        self.assertTrue(item.begin_periodic())
+        item.done()
+        self.delayed()
+
+    def test_key_without_a_schedule_is_not_added(self) -> None:
+        self.add("backup")
+        item = self.q.get(0)
+        self.assertTrue(item.begin_periodic())
+        item.done()
+        self.assertNotIn("backup", self.q)
+
+    def test_late_run_is_left_out_with_skip_alone(self) -> None:
+        hour = (time.localtime().tm_hour + 12) % 24
+        for words, begins in ((",skip", False), ("", True)):
+            key = f"k@every=1d,at={hour:02}:00{words}"
+            self.add(key)
+            item = self.q.get(0)
+            self.assertIs(begins, item.begin_periodic())
+            # It still has its delay, so the next run has another reason.
+            item.retry(after=0.0)
+            item = self.q.get(LONG)
+            self.assertTrue(item.begin_periodic())
+            item.done()
+            self.delayed(key)
+
+    def test_begin_after_a_shut_down_or_a_disable_has_no_next_run(self) -> None:
+        self.add(self.KEY, "b@every=1s")
+        first, second = self.q.get(0), self.q.get(0)
+        self.q.disable(self.KEY, timeout=0)
+        self.assertTrue(first.begin_periodic())
+        self.q.shut_down()
+        self.assertTrue(second.begin_periodic())
+        first.done()
+        second.done()
+        self.assertEqual(0, self.q.stat().delayed)
+
+    def test_begin_during_a_pause_raises(self) -> None:
+        self.add(self.KEY)
+        item = self.q.get(0)
+        self.q.pause(wq.Pause.ADDS)
+        with self.raises(OSError, errno.EHOSTDOWN):
+            item.begin_periodic()
+        item.retry()
+
+    def test_next_run_keeps_the_priority_of_the_run(self) -> None:
+        self.q.close()
+        self.q = wq.open(order=wq.Order.PRIORITY)
+        self.q.add(self.KEY, priority=7)
+        item = self.q.get(0)
+        self.assertTrue(item.begin_periodic())
+        item.done()
+        self.assertEqual(7, self.q.query(self.KEY).priority)
+
+
 class Gets(Case):
     def test_get_without_a_key_raises_the_errors_of_python(self) -> None:
         self.is_empty()
@@ -1804,6 +1906,14 @@ class Workers(Case):
             self.go()
             self.assertEqual((0, "None\n", ""), self.ended(process))
         self.assertEqual(5, self.q.stat().dones)
+
+    def test_worker_begins_a_periodic_key(self) -> None:
+        key = "k@every=1d"
+        with self.workers("print(item.begin_periodic(), flush=True)") as process:
+            self.add(key)
+            eventually(lambda: self.q.query(key).state == wq.KeyState.DELAYED)
+            self.q.shut_down()
+            self.assertEqual((0, "True\nNone\n", ""), self.ended(process))
 
     def test_default_is_a_process_for_each_cpu(self) -> None:
         cpus = len(os.sched_getaffinity(0))

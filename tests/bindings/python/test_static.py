@@ -6,6 +6,7 @@
 Prints TAP. WORD: a part of the names of tests.
 """
 import ctypes
+import datetime
 import importlib.machinery
 import importlib.util
 import os
@@ -16,8 +17,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 import zipfile
+import zoneinfo
 from typing import Any
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
@@ -147,6 +150,74 @@ class Errors(Case):
     def test_import_with_an_older_library_names_the_version(self) -> None:
         self.fails("import ctypes\nctypes.CDLL = lambda *_, **__: object()\nimport wq",
                    f"has no wq_until(): install libwq {wq.__version__} or later")
+
+
+class Periodic(Case):
+    """Due times of libwq."""
+
+    VECTORS = TOP / "tests/bindings/periodic.txt"
+
+    def in_zone(self, zone: str) -> None:
+        os.environ["TZ"] = zone
+        time.tzset()
+
+    def setUp(self) -> None:
+        super().setUp()
+        zone = os.environ.pop("TZ", None)
+        self.addCleanup(time.tzset)
+        self.addCleanup(lambda: os.environ.update({"TZ": zone} if zone else {}))
+        self.addCleanup(lambda: os.environ.pop("TZ", None))
+
+    def test_keys_are_due_when_the_vectors_say(self) -> None:
+        lines = [line.split() for line in self.VECTORS.read_text().splitlines() if line[0] != "#"]
+        self.assertGreater(len(lines), 50)
+        for zone, key, at, due in lines:
+            with self.subTest(zone=zone, key=key, now=at):
+                self.in_zone(zone)
+                now = datetime.datetime.fromisoformat(at).timestamp()
+                if due == "-":
+                    self.assertEqual(key, wq.periodic_name(key))
+                    with self.assertRaisesRegex(OSError, "no schedule"):
+                        wq.periodic_due(key, now)
+                    continue
+                self.assertEqual(key.rpartition("@")[0], wq.periodic_name(key))
+                seen = datetime.datetime.fromtimestamp(round(wq.periodic_due(key, now), 3),
+                                                       datetime.timezone.utc)
+                self.assertEqual(datetime.datetime.fromisoformat(due), seen)
+
+    def test_zones_agree_with_zoneinfo(self) -> None:
+        # A naive time of a gap has the offset of before, and one of a fold is the first, as in C.
+        for zone in "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia":
+            self.in_zone(zone)
+            info = zoneinfo.ZoneInfo(zone)
+            for hour in 0, 1, 2, 3, 23:
+                due = 1.3e9
+                for _ in range(800):
+                    day = datetime.datetime.fromtimestamp(due, info).date()
+                    days = [day + datetime.timedelta(n) for n in (-1, 0, 1, 2)]
+                    next = min(start for d in days if (start := datetime.datetime(
+                        d.year, d.month, d.day, hour, 30, tzinfo=info).timestamp()) > due)
+                    due = wq.periodic_due(f"k@at={hour:02}:30", due)
+                    self.assertEqual(next, due)
+
+    def test_jitter_is_within_its_bounds_and_spread(self) -> None:
+        for number in range(50):
+            key = f"key{number}@every=1m,jitter=10s"
+            due, seen = 1e9, set()
+            for step in range(1, 101):
+                before, due = due, wq.periodic_due(key, due)
+                self.assertLess(before, due)
+                late = round(due - (1e9 + 60 * step - 1e9 % 60), 3)
+                self.assertTrue(0 <= late <= 10, late)
+                self.assertEqual(due, wq.periodic_due(key, due - 1e-3))
+                seen.add(int(late))
+            self.assertGreater(len(seen), 8)
+
+    def test_name_of_a_key_with_any_bytes(self) -> None:
+        self.assertEqual("a\0\udcff", wq.periodic_name(b"a\0\xff@every=1m"))
+        self.assertEqual("a@every=1\0m", wq.periodic_name("a@every=1\0m"))
+        self.assertEqual("k" * 1024, wq.periodic_name("k" * 1024))
+        self.assertEqual("k" * 1015, wq.periodic_name("k" * 1015 + "@every=1m"))
 
 
 class Builds(Case):

@@ -175,6 +175,32 @@ class Item(OneProcess):
         """
         return self._fail(_abi.WQ_OUTCOME_GIVE_UP, reason, error)
 
+    def begin_periodic(self) -> bool:
+        """Add a periodic key once more, delayed until it is due next. The run goes on.
+
+        The key has its next run then, also if this one fails or its consumer dies. A key without a
+        schedule is not added, and neither is one that is disabled or whose queue is shut down.
+
+        Returns whether to run the key: False if its schedule has skip and the run is late. If this
+        raises, the key has its next run by retry() alone.
+
+        >>> import wq
+        >>> with wq.open() as q:
+        ...     q.add("backup@every=1d")
+        ...     item = q.get()
+        ...     with item:
+        ...         if item.begin_periodic():
+        ...             print("back up", wq.periodic_name(item.key))
+        ...     q.query(item.key).state
+        True
+        back up backup
+        <KeyState.DELAYED: 8>
+        """
+        item = _abi.wq_item(key=self.key, len=len(self.key), token=self._field(TOKEN),
+                            failures=self.failures, given_back=self.given_back,
+                            priority=self.priority)
+        return checked(call(lib.wq_periodic_begin, self._queue.fileno(), item), self.text) == 1
+
     def forget(self) -> None:
         """Reset the key's failures. The run goes on."""
         checked(call(lib.wq_forget, self._queue.fileno(), self.key, len(self.key)), self.text)

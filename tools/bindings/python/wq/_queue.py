@@ -21,6 +21,7 @@ from ._lib import (Interrupted, Key, OneProcess, ShutDown, UnknownKey, call, che
                    figures, checked_priority, in_range, key_bytes, key_text, lib, name_bytes,
                    nanoseconds, timeout_ns, until, wait)
 from ._limiter import Limiter, specs_of
+from ._periodic import NO_SCHEDULE
 from ._producer import Producer
 from ._source import Watched
 
@@ -336,6 +337,16 @@ class Queue(OneProcess):
         Returns as add(). Item.retry() does this for a key that is held.
         """
         return self._key_call("wq_add_rate_limited", key) == 1
+
+    def add_periodic(self, key: Key, *, priority: int = 0) -> bool:
+        """Add a key with a schedule, such as backup@every=5m, delayed until it is due next.
+
+        Each consumer of the queue calls Item.begin_periodic() before a run. libwq(3) describes
+        schedules. Returns whether the key is newly delayed.
+        """
+        data = key_bytes(key)
+        return self._checked(call(lib.wq_periodic_add, self.fileno(), data, len(data),
+                                  checked_priority(priority)), data, NO_SCHEDULE) == 1
 
     def producer(self, keys: int = 1024) -> Producer:
         """A producer that adds keys which still wait without a system call.

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ._item import Item
 from ._lib import ShutDown, in_range
-from ._queue import Queue, open
+from ._queue import Access, Queue, open
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -60,7 +60,7 @@ def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
     """
     number = len(os.sched_getaffinity(0)) if processes is None else processes
     in_range("processes", number, 1)
-    _opened(queue).close()              # a wrong name raises here, and not in each worker
+    _opened(queue, "r").close()         # a wrong name raises here, and not in each worker
     with _Signals() as signals:
         pool = _Pool(lambda: _work(fn, queue, signals), number, signals)
         try:
@@ -70,13 +70,20 @@ def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
     return signals.seen[0] if signals.seen else None
 
 
-def _opened(queue: Queue | str | os.PathLike[str]) -> Queue:
+def _opened(queue: Queue | str | os.PathLike[str], access: Access) -> Queue:
     """The queue as another consumer. By its name, because a queue can be removed and made again."""
     name = queue._name if isinstance(queue, Queue) else queue
     if name is None:
         assert isinstance(queue, Queue)
-        return queue.open_same("r")
-    return open(name, "r")
+        return queue.open_same(access)
+    return open(name, access)
+
+
+def _consumer(queue: Queue | str | os.PathLike[str]) -> Queue:
+    """The queue for gets, and for adds if this user may add keys."""
+    with contextlib.suppress(PermissionError):
+        return _opened(queue, "rw")
+    return _opened(queue, "r")
 
 
 class _Signals:
@@ -182,7 +189,7 @@ def _work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str],
           signals: _Signals) -> int:
     """The work of a process. Returns its exit status."""
     parent = os.getppid()
-    with _opened(queue) as own:
+    with _consumer(queue) as own:
         poller = select.poll()
         poller.register(own, select.POLLIN | select.POLLPRI)
         poller.register(os.pidfd_open(parent), select.POLLIN)

@@ -73,6 +73,7 @@ declare -A recipes=(
 	["Containers: console 2"]="elsewhere: it needs crun and a root that is mounted; tests/packaging runs it"
 	["Attributes: console"]=shows
 	["Order and longest deferral: sh"]=defers
+	["Periodic keys: sh"]=is_due
 	["Keys that are processing at once: sh"]=limits
 	["Leases: console"]=shows
 	["Keys that fail for ever: console"]=shows
@@ -110,6 +111,14 @@ defers() {
 limits() {
 	as_printed 0 0
 	is max_processing 5 "$(q=report WQCTL=wqctl stats max_processing)"
+}
+
+is_due() {
+	wqctl create jobs
+	as_printed 0 0 0
+	wqctl ls --due jobs >"$out"
+	has poll "poll@every=5m,jitter=30s" "$(<"$out")"
+	has report "report@at=03:00" "$(<"$out")"
 }
 
 # The second command finds no run, as the first one has waited for it.

@@ -3184,6 +3184,152 @@ test_run_timeout_ends_a_command_and_its_session_and_fails_its_key() {
 	reports 2 "--timeout needs a time above 0" wq run --timeout 0 $q -- true
 }
 
+# ---- periodic keys
+
+test_add_every_and_at_delay_a_key_until_it_is_due() {
+	local day=86400000000000 at option
+	queue
+	reports 0 "1 added, 0 coalesced" wq add -v --every 1h $q backup
+	reports 0 "0 added, 1 coalesced" wq add -v --every 60m $q backup
+	is state delayed "$(state $q backup@every=1h)"
+	among due 0 $((day / 24)) "$(wq show --json $q backup@every=1h | jq .due_ns)"
+	at=$(TZ=Asia/Kolkata date -d '+12 hours' +%H:%M)
+	TZ=Asia/Kolkata status 0 wq add --at $at $q report
+	among due $((day / 2 - 120000000000)) $((day / 2)) "$(wq show --json $q report@at=$at | jq .due_ns)"
+	printf '%s\n' a b | status 0 wq add --every 1d --at 03:00 --jitter 90s --skip-late $q
+	is "keys" 2 "$(wq ls -0 $q | tr '\0' '\n' | grep -cx '[ab]@every=24h,at=03:00,jitter=90s,skip')"
+	for option in --after=1s --rate-limited --wait; do
+		reports 2 "--every and --at can't be combined" wq add --every 1m $option $q a
+	done
+	reports 2 "--jitter and --skip-late need --every or --at" wq add --jitter 1s $q a
+	for option in --every=1500ms --every=1001d "--every=2d --at=03:00" --at=3:00 --at=24:00 \
+		"--every=1m --jitter=1m"; do
+		reports 2 "--every is a time of whole seconds from 1s to 1000d" wq add $option $q a
+	done
+	reports 2 "the minimum is 1s" wq add --every 0 $q a
+	reports 1 "a key has 1 to 1024 bytes" wq add --every 1m $q "$(printf %01020d 0)"
+}
+
+test_ls_due_has_delayed_keys_in_order_with_their_local_time() {
+	local at
+	queue
+	wq add $q ready
+	wq add --after 2h $q late
+	wq add --after 50m $q $'ear\nly'
+	at=$(TZ=Asia/Kolkata date -d '+2 hours' '+%Y-%m-%d %H')
+	TZ=Asia/Kolkata status 0 wq ls --due $q
+	is head "DUE LEFT KEY" "$(words <<<"$(sed -n 1p "$out")")"
+	has first '49m' "$(sed -n 2p "$out")"
+	has first 'ear\nly' "$(sed -n 2p "$out")"
+	matches late "^$at:..:.. \+0530 +1h59m  late$" "$(sed -n 3p "$out")"
+	is lines 3 "$(wc -l <"$out")"
+	reports 2 "--due can't be combined" wq ls --due --json $q
+	reports 2 "--due lists keys of a queue" wq ls --due
+}
+
+test_run_periodic_runs_a_key_when_it_is_due_and_passes_its_name() {
+	local worker
+	queue
+	wq add --every 1s $q 'a b'
+	"$WQCTL" run -q --periodic $q -- sh -c 'echo "$1|$WQ_KEY" >>$0' "$dir/ran" {} &
+	worker=$!
+	eventually file_has "$dir/ran" 3
+	kill $worker
+	wait $worker
+	is "a run" "a b|a b@every=1s" "$(head -n 1 "$dir/ran")"
+	status 0 wq cancel $q 'a b@every=1s'
+	wq add $q k@every=1d plain
+	status 0 wq run -q --once --periodic --batch all $q -- sh -c 'printf "%s\n" "$@" >$0' "$dir/batch"
+	is names "k plain" "$(sort "$dir/batch" | words)"
+	reports 3 "no key 'plain'" wq show $q plain
+}
+
+# Two workers, and a command that takes longer than the period
+test_run_periodic_has_one_run_at_a_time_and_one_for_all_that_it_missed() {
+	local worker
+	queue
+	wq add --every 1s $q k
+	"$WQCTL" run -q --periodic -j 2 $q -- sh -c 'echo begin >>$0; sleep 2.5; echo end >>$0' "$dir/ran" &
+	worker=$!
+	eventually file_has "$dir/ran" 6
+	is lines "begin end begin end begin end" "$(head -n 6 "$dir/ran" | words)"
+	kill $worker
+	wait $worker
+	status 0 wq cancel $q k@every=1s
+}
+
+test_run_periodic_key_that_fails_is_retried_and_then_waits_until_it_is_due() {
+	queue --limiter exponential:1ms:1ms
+	wq add $q k@every=1d
+	status 1 wq run --once --periodic --max-retries 1 $q -- sh -c 'exit 3'
+	prints "exit status 3; retry 1 of 1"
+	prints "exit status 3; given up after 1 retry, until it is due again"
+	is state delayed "$(state $q k@every=1d)"
+	wq set --max-retries 2 $q
+	wq add $q k@every=1d
+	status 1 wq run --once --periodic $q -- sh -c 'exit 3'
+	prints "exit status 3; retry 2 of 2"
+	prints "exit status 3; given up after 2 retries, until it is due again"
+	is state delayed "$(state $q k@every=1d)"
+}
+
+test_run_periodic_key_stays_after_a_crash_a_pause_and_not_after_a_cancel() {
+	queue
+	wq add $q k@every=1d
+	status 0 wq run -q --once --periodic $q -- \
+		sh -c '[ ! -e $0 ] || exit 0; >$0; kill -9 $PPID; sleep 1000' "$dir/crashed"
+	exists "$dir/crashed"
+	is "state after a crash" delayed "$(state $q k@every=1d)"
+	wq cancel $q k@every=1d >"$out"
+	wq add $q k@every=1d
+	wq pause --adds $q
+	status 0 wq run -q --once --periodic $q -- true
+	is "state after a pause" delayed "$(state $q k@every=1d)"
+	wq resume $q
+	wq add $q k@every=1d
+	status 0 wq run -q --once --periodic $q -- sh -c '"$0" cancel $1 k@every=1d' "$WQCTL" $q
+	reports 3 "no key 'k@every=1d'" wq show $q k@every=1d
+}
+
+test_run_periodic_leaves_a_late_run_out_with_skip_late() {
+	local hour
+	hour=$(date -d '+12 hours' +%H)
+	queue
+	wq add $q k@at=$hour:00,skip k@at=$hour:00
+	status 0 wq run -q --once --periodic $q -- sh -c 'echo ran >>$0' "$dir/ran"
+	is runs 1 "$(wc -l <"$dir/ran")"
+	is delayed 2 "$(stats delayed)"
+}
+
+# As after a boot: the time that passes before the restore counts.
+test_restore_keeps_the_time_at_which_a_periodic_key_is_due() {
+	local before due
+	queue
+	wq add $q k@every=1d
+	status 0 wq run -q --once --periodic $q -- true
+	wq add --after 1h $q plain
+	due() { echo $(($(date +%s%N) + $(wq show --json $q "$1" | jq .due_ns))); }
+	before=$(due k@every=1d)
+	status 0 wq save -o "$dir/saved" $q
+	nap 3
+	wq unlink $q
+	status 0 wq restore "$dir/saved"
+	among "ns by which it is later" -1000000000 2000000000 $(($(due k@every=1d) - before))
+	wq unlink $q
+	# an endless delay of a user's breaks no snapshot
+	queue
+	wq add --after 106751d $q k@every=1h
+	status 0 wq save -o "$dir/saved" $q
+	status 0 wq ls --due $q
+	has "the end" 2262-04-11 "$(<"$out")"
+	wq unlink $q
+	status 0 wq restore "$dir/saved"
+	wq unlink $q
+	snapshots "$dir/t" <<<'key delayed due=10h at=1s "k@every=1d"'
+	status 0 wq restore "$dir/t.1"
+	eventually stat_is ready 2
+}
+
 test_run_timeout_ends_a_command_whose_output_nobody_reads() {
 	local worker
 	mkfifo "$dir/pipe"

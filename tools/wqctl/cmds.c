@@ -81,7 +81,54 @@ struct adder {
 	int why;			/* the last errno of these that was reported */
 	bool too_long;			/* the rest of the line is skipped, too */
 	int64_t shown;			/* time of the last progress line, ns */
+	char schedule[64];		/* what is put behind each key, or empty */
 };
+
+/* The schedule of --every and --at, see libwq.h; false: there is no such schedule. */
+static bool make_schedule(struct adder *ad)
+{
+	char text[128] = "", *to = text;
+	const struct args *a = ad->args;
+	const char *at = a->at ? a->at : "";
+
+	if (!a->every && !a->at)
+		return true;
+	if (a->every)
+		to += sprintf(to, ",every=%s", exact_time(a->every));
+	if (a->at)
+		to += sprintf(to, ",at=%.8s", at);
+	if (a->jitter)
+		to += sprintf(to, ",jitter=%s", exact_time(a->jitter));
+	if (a->skip_late)
+		strcpy(to, ",skip");
+	*text = '@';
+	if (strlen(text) < sizeof(ad->schedule)) {
+		strcpy(ad->schedule, text);
+		/* As a key with a name of one byte. */
+		memmove(text + 1, text, strlen(text) + 1);
+		if (wq_periodic_due(text, strlen(text), 0) > 0)
+			return true;
+	}
+	message("--every is a time of whole seconds from 1s to 1000d, with --at up to 1d, --at is HH:MM, such as 03:00, and --jitter is of whole seconds and shorter than --every");
+	return false;
+}
+
+/* Add a key with the schedule. */
+static int put_periodic(struct adder *ad, const void *key, size_t len)
+{
+	size_t all = len + strlen(ad->schedule);
+	char text[WQ_MAX_KEY + 1];
+	int64_t now = real_ns();
+
+	if (!len || all > WQ_MAX_KEY) {
+		errno = len ? E2BIG : EINVAL;
+		return -1;
+	}
+	memcpy(text, key, len);
+	strcpy(text + len, ad->schedule);
+	return wq_items_put_priority(&ad->batch, text, all, ad->args->priority,
+				     wq_periodic_due(text, all, now) - now, 0);
+}
 
 /* Whether errno is of a key, or of the present state of the queue, and not of each key to come. */
 static bool is_of_key(const struct adder *ad)
@@ -149,6 +196,8 @@ static int add_put(struct adder *ad, const void *key, size_t len)
 	const struct args *a = ad->args;
 	bool after = a->outcome & WQ_OUTCOME_AFTER;
 
+	if (*ad->schedule)
+		return put_periodic(ad, key, len);
 	if (a->priority)
 		return wq_items_put_priority(&ad->batch, key, len, a->priority, a->after,
 					     a->rate_limited ? WQ_ADD_RATE_LIMITED :
@@ -215,7 +264,7 @@ static bool add_stream(struct adder *ad, int fd)
 
 	/* The map answers plain adds alone.  Without the map, each add is a call. */
 	ad->repeats = !ad->args->rate_limited && !(ad->args->outcome & WQ_OUTCOME_AFTER) &&
-		      !ad->args->priority &&
+		      !ad->args->priority && !*ad->schedule &&
 		      !wq_producer_init(&ad->producer, ad->q, REMEMBERED);
 	while ((n = read(fd, buf + have, sizeof(buf) - have)) > 0) {
 		have += n;
@@ -274,6 +323,8 @@ int cmd_add(const struct args *a)
 
 	if (a->wait)
 		return add_and_wait(a);
+	if (!make_schedule(&ad))
+		return USAGE;
 	ad.q = queue_open(a, O_WRONLY);
 	ok = a->num_words ? add_words(&ad) : add_stream(&ad, STDIN_FILENO);
 	ret = ok ? DONE : add_complain(&ad);
@@ -618,8 +669,6 @@ int cmd_kick(const struct args *a)
 	printf("%d\n", n);
 	return n ? DONE : NOTHING;
 }
-
-/* Info */
 
 /* Pause */
 

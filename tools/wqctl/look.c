@@ -13,6 +13,7 @@
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "attr.h"
@@ -305,6 +306,50 @@ static bool print_key(const struct args *a, const struct wq_view *v, struct colu
 	return !ferror(stdout);
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* ls --due: the delayed keys as a table of timers. */
+static int ls_due(const struct args *a)
+{
+	char **lines = NULL, **more, date[32];
+	struct wq_items b = WQ_ITEMS_INIT;
+	int q = queue_open(a, O_RDONLY);
+	uint64_t cursor = 0;
+	struct wq_view v;
+	size_t n = 0, i;
+	int64_t due;
+	time_t time;
+
+	do {
+		if (wq_list(q, &b, PAGE, &cursor) < 0)
+			return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
+		while (wq_items_next(&b, &v)) {
+			if (v.info.due < 0)
+				continue;
+			due = real_after(v.info.due);
+			time = due / NSEC_PER_SEC;
+			strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S %z", localtime(&time));
+			more = reallocarray(lines, n + 1, sizeof(*lines));
+			/* Lines are sorted by a number that is not printed. */
+			if (!more || asprintf(&more[n], "%019" PRId64 "%-24s %8s  %s", due, date,
+					      time_text(v.info.due), key_text(v.key, v.len)) < 0) {
+				message("not enough memory");
+				return FAILED;
+			}
+			lines = more;
+			n++;
+		}
+	} while (cursor);
+	qsort(lines, n, sizeof(*lines), by_text);
+	printf("%-24s %8s  %s\n", "DUE", "LEFT", "KEY");
+	for (i = 0; i < n; i++)
+		puts(lines[i] + 19);
+	return ferror(stdout) ? FAILED : DONE;
+}
+
 static int ls_keys(const struct args *a)
 {
 	struct wq_items b = WQ_ITEMS_INIT;
@@ -346,10 +391,14 @@ int cmd_ls(const struct args *a)
 		message("-0 can't be combined with --json: -0 prints only the bytes of the keys");
 		return USAGE;
 	}
+	if (a->due && (a->nul || a->json || a->parked)) {
+		message("--due can't be combined with --null, --json or --parked");
+		return USAGE;
+	}
 	if (a->queue || a->fd >= 0)
-		return ls_keys(a);
-	if (a->parked) {
-		message("--parked lists keys of a queue; give its name, or --fd N");
+		return a->due ? ls_due(a) : ls_keys(a);
+	if (a->parked || a->due) {
+		message("--%s lists keys of a queue; give its name, or --fd N", a->due ? "due" : "parked");
 		return USAGE;
 	}
 	if (a->nul) {

@@ -115,10 +115,10 @@ static void replace_worker(struct slot *slot)
 		if (slot->start_time && !reported)
 			message("can't fork a worker: %s; trying again", strerror(errno));
 		reported = slot->start_time != 0;
-	}
 		/* The command ended with the worker, and a change starts it. */
 		if (!slot->start_time && args->restart)
 			wq_add(args->fd, "/", 1);
+	}
 }
 
 /* If the worker was stopped, as by Ctrl-Z, the shell gets the terminal, and then both go on. */

@@ -119,7 +119,7 @@ static void exec_command(struct slot *slot, pid_t worker, const int ends[NUM_STR
 	}
 	setenv(RUN_QUEUE, args->queue, 1);
 	if (held.count == 1 && !args->restart)
-		setenv(RUN_KEY, held.keys[0].text, 1);
+		setenv(RUN_KEY, args->periodic ? held.keys[0].item.key : held.keys[0].text, 1);
 	else
 		unsetenv(RUN_KEY);
 	output_become(ends);

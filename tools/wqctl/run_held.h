@@ -99,12 +99,14 @@ void close_files(struct slot *slot);
  * @text: what stands for it in the command, or NULL: not enough memory
  * @outcome: what the command wrote about it, a wait status, or BY_STATUS
  * @delay: of the outcome AFTER, in ns
+ * @later: the key is periodic, and its next run has to be added by its done
  */
 struct held_key {
 	struct wq_item item;
 	char *text;
 	int outcome;
 	int64_t delay;
+	bool later;
 };
 
 /* The keys of the command.  Without --batch there is one. */

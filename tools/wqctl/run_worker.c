@@ -83,6 +83,12 @@ static void report_given_up(struct slot *slot, const struct wq_item *item, int s
 		       item->failures == 1 ? "retry" : "retries", then);
 }
 
+/* Whether the key has its next run when it is due. */
+static bool is_periodic(const struct wq_item *item)
+{
+	return args->periodic && wq_periodic_name(item->key, item->len) < item->len;
+}
+
 /* Park a key, or move it to the queue of --failed-to.  Waits for it report that it failed. */
 static void give_up(struct slot *slot, const struct wq_item *item, int status)
 {
@@ -103,6 +109,7 @@ static void give_up(struct slot *slot, const struct wq_item *item, int status)
 		report_no_done(slot, item);
 	else if (result >= 0)
 		report_given_up(slot, item, status, result & WQ_RESULT_PARKED ? "and parked" :
+				is_periodic(item) ? "until it is due again" :
 				"but added again meanwhile");
 }
 
@@ -176,13 +183,18 @@ static int status_of(const struct held_key *k, int status)
 static void end_key(struct slot *slot, struct held_key *k, int status)
 {
 	const struct wq_item *item = &k->item;
+	/* The queue would not park it after the last retry, and report it as delayed. */
+	unsigned int retries = is_periodic(item) ? retries_of_key() : max_retries;
 
 	status = status_of(k, status);
-	if (!status)
+	if (!status && k->later)
+		end_done(slot, item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
+			 wq_periodic_due(item->key, item->len, real_ns()) - real_ns());
+	else if (!status)
 		end_done(slot, item, WQ_OUTCOME_FORGET, 0);
 	else if (status == SAID_AFTER)
 		end_done(slot, item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, k->delay);
-	else if (status != SAID_GIVE_UP && item->failures < max_retries)
+	else if (status != SAID_GIVE_UP && item->failures < retries)
 		retry(slot, item, status);
 	else
 		give_up(slot, item, status);
@@ -193,8 +205,10 @@ static void end_key(struct slot *slot, struct held_key *k, int status)
 static bool must_run(struct slot *slot, struct held_key *k)
 {
 	struct wq_item *item = &k->item;
+	int begun;
 
 	k->outcome = BY_STATUS;
+	k->later = false;
 	if (memchr(item->key, '\0', item->len)) {
 		message("key '%s': dropped, because an argument of a command can't have a NUL",
 			key_text(item->key, item->len));
@@ -216,6 +230,16 @@ static bool must_run(struct slot *slot, struct held_key *k)
 		give_up(slot, item, k->outcome);
 		item->token = 0;
 		return false;
+	}
+	if (args->periodic) {
+		begun = wq_periodic_begin(queue, item);
+		k->later = begun < 0;
+		if (!begun) {
+			end_key(slot, k, 0);
+			return false;
+		}
+		k->text = strndup(item->key, wq_periodic_name(item->key, item->len));
+		return true;
 	}
 	k->text = args->fd >= 0 ? watched_text(args, item->key) : strdup(item->key);
 	return true;
@@ -277,8 +301,9 @@ static bool run_and_end(struct slot *slot)
 		return false;
 	}
 	slot->runs += held.count;
-	if (!status && !args->batch_keys && held.keys[0].outcome == BY_STATUS) {
-		uncount_pending(slot, &held.keys[0].item);
+	k = held.keys;
+	if (!status && !args->batch_keys && k->outcome == BY_STATUS && !k->later) {
+		uncount_pending(slot, &k->item);
 		return true;
 	}
 	for_each_held(k)

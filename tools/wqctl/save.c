@@ -392,6 +392,9 @@ static void put_key(struct out *o, const struct content *c, const struct saved *
 		to += sprintf(to, " priority=%d", k->priority);
 	if (k->state & WQ_KEY_DELAYED)
 		to += sprintf(to, " due=%ss", decimal_text(k->due));
+	/* Not the time at which it was read: the key must not be early. */
+	if (k->state & WQ_KEY_DELAYED && wq_periodic_name(k->text, k->len) < k->len)
+		to += sprintf(to, " at=%ss", decimal_text(real_after(k->due)));
 	if (k->state & aged)
 		to += sprintf(to, " age=%ss",
 			      decimal_text(age < SNAPSHOT_AGE ? age : SNAPSHOT_AGE));

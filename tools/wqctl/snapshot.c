@@ -162,6 +162,10 @@ static bool parse_field(struct snapshot *s, const char *name, const char *value,
 	} else if (!strcmp(name, "due")) {
 		good = parse_time(value, &n);
 		info->due = n;
+	} else if (!strcmp(name, "at")) {
+		good = parse_time(value, &n);
+		n -= real_ns();
+		info->due = n > 0 ? n : 0;
 	} else if (!strcmp(name, "age")) {
 		good = parse_time(value, &n);
 		info->age = n < SNAPSHOT_AGE ? n : SNAPSHOT_AGE;

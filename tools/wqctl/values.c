@@ -76,12 +76,29 @@ const char *decimal_text(uint64_t n)
 
 /* Times */
 
-int64_t now_ns(void)
+static int64_t time_of(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
+}
+
+int64_t now_ns(void)
+{
+	return time_of(CLOCK_MONOTONIC);
+}
+
+int64_t real_ns(void)
+{
+	return time_of(CLOCK_REALTIME);
+}
+
+int64_t real_after(int64_t delay)
+{
+	int64_t end;
+
+	return __builtin_add_overflow(real_ns(), delay, &end) ? INT64_MAX : end;
 }
 
 /*

@@ -98,6 +98,10 @@ static const char *check_add(const struct args *a)
 		return "--rate-limited can't be combined with --after: the queue's limiter determines the delay";
 	if (a->add_flags && !(a->outcome & WQ_OUTCOME_AFTER))
 		return "--take-latest and --coalesce need --after: they are about its delay";
+	if ((a->every || a->at) && (delayed || a->wait))
+		return "--every and --at can't be combined with --after, --rate-limited or --wait: the key is delayed until it is due";
+	if ((a->jitter || a->skip_late) && !a->every && !a->at)
+		return "--jitter and --skip-late need --every or --at";
 	if (a->has_timeout && !a->wait)
 		return "--timeout needs --wait: without it, add does not wait";
 	if (a->wait && !a->num_words)
@@ -243,6 +247,14 @@ static const struct command commands[] = {
 			  "with --after: if the key already has a pending delay, this one replaces it, as long as the queue's --max-defer allows", 0 },
 			{ "coalesce", OPT_COALESCE, NULL, 0,
 			  "with --after: if the key waits for a run already, that run is enough", 0 },
+			{ "every", OPT_EVERY, "TIME", 0,
+			  "the key is periodic: it is due at the multiples of this time since 1970, which is whole seconds up to 1000d; wqctl run --periodic runs it", 0 },
+			{ "at", OPT_AT, "HH:MM", 0,
+			  "the key is due once a day at this local time; with --every up to 1d also each TIME after that, up to the next day", 0 },
+			{ "jitter", OPT_JITTER, "TIME", 0,
+			  "with --every or --at: each run is later by up to this, which the key and the time determine", 0 },
+			{ "skip-late", OPT_SKIP_LATE, NULL, 0,
+			  "with --every or --at: leave a run out that starts later than a tenth of the period, or a minute, after it was due (default: run once for all that were missed)", 0 },
 			{ "priority", OPT_PRIORITY, "N", 0,
 			  "priority from -128 to 127, in a queue that was created with --order priority; higher priorities are next (default: 0)", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
@@ -333,6 +345,8 @@ static const struct command commands[] = {
 		.options = (const struct argp_option[]){
 			{ "null", '0', NULL, 0, "only the bytes of each key, ended with NUL", 0 },
 			{ "json", OPT_JSON, NULL, 0, "a JSON array", 0 },
+			{ "due", OPT_DUE, NULL, 0,
+			  "only delayed keys, in the order of their delays, with the local time at which each is DUE", 0 },
 			{ "parked", OPT_PARKED, NULL, 0,
 			  "only parked keys, with the error and the reason; AGE is the time since they were parked", 0 },
 			FD_OPTION, END
@@ -521,6 +535,8 @@ static const struct command commands[] = {
 			RUN_OPTIONS,
 			{ "once", OPT_ONCE, NULL, 0,
 			  "exit when no key is ready, processing or waiting for a retry", 0 },
+			{ "periodic", OPT_PERIODIC, NULL, 0,
+			  "run keys of wqctl add --every and --at when they are due; COMMAND gets the part of the key ahead of its last @", 0 },
 			{ "follow", OPT_FOLLOW, NULL, 0,
 			  "if there is no queue of that name, wait for it; if it is removed, go on with the next one of that name and owner", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,

@@ -71,6 +71,9 @@ enum {
  * @max_defer: --max-defer, in ns, or 0
  * @file: of watch: the file that is watched, or NULL
  * @paths: of watch: keys are paths
+ * @every: --every, in ns, or 0
+ * @jitter: --jitter, in ns, or 0
+ * @at: --at, or NULL
  * @events: --events, or NULL
  */
 struct args {
@@ -112,6 +115,8 @@ struct args {
 	const char *file;
 	bool paths;
 	const char *events;
+	int64_t every, jitter;
+	const char *at;
 	/* Options without a value: 0 or 1, see options.c. */
 	unsigned int has_timeout;
 	unsigned int has_kill_after;
@@ -143,6 +148,9 @@ struct args {
 	unsigned int keys_on_stdin;
 	unsigned int restart;
 	unsigned int fail_on_give_up;
+	unsigned int skip_late;
+	unsigned int periodic;
+	unsigned int due;
 };
 
 /**
@@ -245,6 +253,12 @@ const char *state_text(unsigned int state);
 const char *time_text(int64_t ns);
 
 int64_t now_ns(void);
+
+/* As now_ns(), of CLOCK_REALTIME. */
+int64_t real_ns(void);
+
+/* The end of a delay by CLOCK_REALTIME, at most INT64_MAX: a delay can be endless. */
+int64_t real_after(int64_t delay);
 
 /* Parse digits alone; false: they are not a number from @min to @max. */
 bool parse_digits(const char *text, int base, uint64_t min, uint64_t max, uint64_t *n);

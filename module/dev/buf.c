@@ -2,10 +2,11 @@
 /*
  * Buffers that open files keep from call to call.
  *
- * A new buffer is zeroed, if the kernel has init_on_alloc, which costs more than the copy of an
- * array.  So a file keeps its buffers of up to WQ_MAX_KEPT bytes.  They are charged to the process
- * that first needed them.  If two threads use a file at once, the second one allocates a buffer for
- * its call.
+ * A new buffer is charged to a memory cgroup, and zeroed if the kernel has init_on_alloc, as
+ * Debian's does.  With new buffers for each call, add, get and done took 8 % more instructions a
+ * key in arrays of 64 keys, and 20 % more in arrays of 2 to 16.  So a file keeps its buffers of up
+ * to WQ_MAX_KEPT bytes.  They are charged to the process that first needed them.  If two threads
+ * use a file at once, the second one allocates a buffer for its call.
  *
  * A file that has nothing to do frees its buffers: its get or poll finds no key.  Nothing shows
  * when a file that only adds is idle.  So a shrinker frees the buffers of all files when the

@@ -237,8 +237,8 @@ static bool has_room_for_writers(struct wq_cs *cs)
 }
 
 /*
- * Wake @n getters at most.  The lock orders the look at the wait queue, see the head of this file.  A
- * hold of the wait queue's lock wakes few.
+ * Wake @n getters at most.  The lock orders the look at the wait queue, see the head of this file.
+ * A hold of the wait queue's lock wakes few.
  */
 static void wake_getters(struct wq *q, u32 n)
 {

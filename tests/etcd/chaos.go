@@ -270,14 +270,17 @@ func (c *cluster) put(ctx context.Context, key string) error {
 
 // --- the view of owners ----------------------------------------------------------------------
 
-// A monitor measures how long shards have no owner. The time in which etcd does not answer does
-// not count, as then no member can own anything.
+// A monitor measures how long shards have no owner. The time in which etcd does not answer, or
+// takes longer than slowAnswer, does not count: then no member can own anything, and members lose
+// their leases on a machine that is too busy.
 type monitor struct {
 	longest  time.Duration
 	silent   time.Duration
 	gaps     [][2]int64 // in which etcd was silent
 	handOver int
 }
+
+const slowAnswer = time.Second
 
 // silence returns for how long etcd did not answer in a span of time.
 func (w *monitor) silence(from, to int64) int64 {
@@ -297,17 +300,20 @@ func (w *monitor) run(ctx context.Context, c *cluster) {
 	}
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
+		asked := monotonic()
 		r, err := c.client.Get(try, prefix+"live/owner/", clientv3.WithPrefix())
 		cancel()
 		now := monotonic()
-		if err != nil {
+		if err != nil || now-asked > int64(slowAnswer) {
 			w.silent += time.Duration(now - last)
 			w.gaps = append(w.gaps, [2]int64{last, now})
-			last = now
+		} else {
+			clock += now - last
+		}
+		last = now
+		if err != nil {
 			continue
 		}
-		clock += now - last
-		last = now
 		here := map[string]string{}
 		for _, kv := range r.Kvs {
 			here[string(kv.Key)] = string(kv.Value)

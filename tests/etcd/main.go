@@ -139,7 +139,7 @@ func chaosMain(args []string) error {
 	fmt.Printf("chaos: %d adds of %d keys, %d runs, %d overlaps beyond a lease, %d writes refused "+
 		"by the fence\n", p.n, len(p.adds), len(r.runs), len(r.overlaps), r.refused)
 	fmt.Printf("chaos: %d hand-overs, a shard was without owner for %.1f s at most (etcd was silent "+
-		"for %.1f s), all work was done %.1f s after the last fault\n", w.handOver,
+		"or slow for %.1f s), all work was done %.1f s after the last fault\n", w.handOver,
 		w.longest.Seconds(), w.silent.Seconds(), drained.Seconds())
 	fmt.Printf("chaos: an add waited for %.1f s at most, beside the runs of its own key\n",
 		wait.Seconds())

@@ -218,34 +218,26 @@ struct wq_limiter *wq_limiter_fast_slow(s64 fast, s64 slow, u32 n)
 EXPORT_SYMBOL_GPL(wq_limiter_fast_slow);
 
 /*
- * The token bucket.
+ * The token bucket, of a limiter and of the starts of a queue, see state/start.c.
  *
  * Its state is one time: when the bucket will be full, if no more tokens are taken.
  * Taking a token moves that time by the time that a token needs to arrive.  If the
  * bucket will be full after exactly the time for all its tokens, it is empty now.  A
- * later time means debt, and the excess is the delay of the key that took the token.
+ * later time means debt, and the excess is the delay of the key that took the token.  The bucket of
+ * starts has no debt, because a key that finds no token does not start.
  *
  * Times are in ns plus a fraction of a ns, part / rate.  So only the result is
  * rounded, and it is rounded down.
  */
 
-struct wq_exact_time {
-	u64 ns;
-	u64 part;		/* fraction of a ns, in units of 1 / rate */
-};
-
 struct wq_bucket_limiter {
 	struct wq_limiter limiter;
-	u64 rate;		/* tokens per 10^9 s */
-	u32 n;			/* tokens of a full bucket */
-	u32 left;		/* rate 0: tokens that are left */
-	struct wq_exact_time token;	/* time for one token to arrive */
-	struct wq_exact_time burst;	/* time for all tokens of a full bucket to arrive */
-	struct wq_exact_time full;	/* when the bucket will be full */
+	struct wq_tokens tokens;
 };
 
 /* Returns false if the sum is out of range, and *@s is unchanged. */
-static bool span_add(struct wq_exact_time *s, const struct wq_exact_time *add, u64 rate)
+static __always_inline bool span_add(struct wq_exact_time *s, const struct wq_exact_time *add,
+				     u64 rate)
 {
 	u64 part = s->part + add->part;
 	u64 ns;
@@ -270,26 +262,143 @@ static bool span_mul(struct wq_exact_time *to, const struct wq_exact_time *s, u3
 	return true;
 }
 
-static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
+/* From @since to @until, rounded down; 0 if that is before. */
+static __always_inline s64 span_between(struct wq_exact_time since,
+					const struct wq_exact_time *until)
 {
-	struct wq_bucket_limiter *b = container_of(l, struct wq_bucket_limiter, limiter);
-	u64 empty;
+	if (until->ns <= since.ns)
+		return 0;
+	return min_t(u64, S64_MAX, until->ns - since.ns - (until->part < since.part));
+}
 
-	if (!b->rate && b->left) {
-		b->left--;
+/* How long it takes from @now until the bucket is not in debt, if it will be full at @full. */
+static s64 debt_at(const struct wq_tokens *t, const struct wq_exact_time *full, s64 now)
+{
+	/* Both times are below 2^63, so their sum is in range. */
+	struct wq_exact_time empty = { .ns = now + t->burst.ns, .part = t->burst.part };
+
+	return span_between(empty, full);
+}
+
+/* When the bucket will be full, from @now on: now, if it has been full before. */
+static __always_inline struct wq_exact_time full_from(const struct wq_tokens *t, s64 now)
+{
+	return t->full.ns < now ? (struct wq_exact_time){ .ns = now } : t->full;
+}
+
+/**
+ * wq_tokens_init() - initialize a bucket, which is full
+ * @t: the bucket
+ * @rate: as for wq_limiter_bucket()
+ * @n: as for wq_limiter_bucket()
+ *
+ * Return: 0 or -ERANGE, see wq_limiter_bucket().
+ */
+int wq_tokens_init(struct wq_tokens *t, u64 rate, u32 n)
+{
+	*t = (struct wq_tokens){ .rate = rate, .n = n, .left = rate ? 0 : n };
+	if (!rate)
+		return 0;
+	if (rate > S64_MAX)
+		return -ERANGE;
+	t->token.ns = div64_u64_rem(NSEC_PER_SEC * (u64)NSEC_PER_SEC, rate, &t->token.part);
+	if (!span_mul(&t->burst, &t->token, n, rate) || t->burst.ns > S64_MAX)
+		return -ERANGE;
+	if (n)
+		span_mul(&t->lead, &t->token, n - 1, rate);
+	return 0;
+}
+
+/* Take a token.  Returns the time until the debt is paid; 0: none; S64_MAX: that will never be. */
+s64 wq_tokens_take(struct wq_tokens *t, s64 now)
+{
+	if (!t->rate && t->left) {
+		t->left--;
 		return 0;
 	}
-	if (!b->rate || !(b->burst.ns | b->burst.part))
+	if (!t->rate || !(t->burst.ns | t->burst.part))
 		return S64_MAX;
-	if (b->full.ns < f->now)
-		b->full = (struct wq_exact_time){ .ns = f->now };
-	if (!span_add(&b->full, &b->token, b->rate))
+	t->full = full_from(t, now);
+	return span_add(&t->full, &t->token, t->rate) ? debt_at(t, &t->full, now) : S64_MAX;
+}
+
+/*
+ * Take a token that a bucket with a rate has.  Returns when it has the next one, see
+ * wq_tokens_at().
+ */
+s64 wq_tokens_start(struct wq_tokens *t, s64 now)
+{
+	t->full = full_from(t, now);
+	/* The bucket is not in debt after this, so the sum is in range. */
+	span_add(&t->full, &t->token, t->rate);
+	return span_between(t->lead, &t->full);
+}
+
+/* Return a token of a bucket with a rate.  If it is full by now, the token is lost. */
+void wq_tokens_return(struct wq_tokens *t)
+{
+	bool borrow = t->full.part < t->token.part;
+
+	/* The token can be one of an earlier rate. */
+	if (t->full.ns < t->token.ns + borrow) {
+		t->full = (struct wq_exact_time){};
+		return;
+	}
+	t->full.ns -= t->token.ns + borrow;
+	t->full.part -= t->token.part - (borrow ? t->rate : 0);
+}
+
+static bool has_tokens(const struct wq_tokens *t, s64 now, u32 n)
+{
+	struct wq_exact_time from = full_from(t, now), full;
+
+	return span_mul(&full, &t->token, n, t->rate) && span_add(&full, &from, t->rate) &&
+	       !debt_at(t, &full, now);
+}
+
+/* A new bucket replaces @old, and keeps its tokens as far as it has room for them. */
+void wq_tokens_keep(struct wq_tokens *t, const struct wq_tokens *old, s64 now)
+{
+	struct wq_exact_time at = { .ns = now };
+
+	/* It is less than the time of all tokens, so it is in range. */
+	span_mul(&t->full, &t->token, t->n - wq_tokens_count(old, now, t->n), t->rate);
+	span_add(&t->full, &at, t->rate);
+}
+
+/* How many tokens a bucket with a rate has, but at most @most. */
+u32 wq_tokens_count(const struct wq_tokens *t, s64 now, u32 most)
+{
+	u32 n = 0;
+	int bit;
+
+	/* This is mostly the answer. */
+	if (has_tokens(t, now, most))
+		return most;
+	for (bit = fls(most) - 1; bit >= 0; bit--)
+		if (has_tokens(t, now, n | BIT(bit)))
+			n |= BIT(bit);
+	return n;
+}
+
+/*
+ * When a bucket with a rate has @n tokens, 1 or more, a time on the clock of the takes; S64_MAX:
+ * never.  If that is before 0, or if the bucket is full by now, any earlier time.
+ */
+s64 wq_tokens_at(const struct wq_tokens *t, u32 n)
+{
+	struct wq_exact_time full = t->full, more;
+
+	if (n > t->n)
 		return S64_MAX;
-	/* Both times are below 2^63, so their sum is in range. */
-	empty = f->now + b->burst.ns;
-	if (b->full.ns <= empty)
-		return 0;
-	return min_t(u64, S64_MAX, b->full.ns - empty - (b->full.part < b->burst.part));
+	/* This takes less than the time of all tokens. */
+	span_mul(&more, &t->token, n - 1, t->rate);
+	return span_add(&full, &more, t->rate) ? span_between(t->lead, &full) : S64_MAX;
+}
+
+static s64 bucket_when(struct wq_limiter *l, const struct wq_failure *f)
+{
+	return wq_tokens_take(&container_of(l, struct wq_bucket_limiter, limiter)->tokens, f->now);
 }
 
 static void bucket_free(struct wq_limiter *l)
@@ -321,24 +430,16 @@ static const struct wq_limiter_ops bucket_ops = {
 struct wq_limiter *wq_limiter_bucket(u64 rate, u32 burst)
 {
 	struct wq_bucket_limiter *b;
+	struct wq_tokens tokens;
+	int ret = wq_tokens_init(&tokens, rate, burst);
 
-	if (rate > S64_MAX)
-		return ERR_PTR(-ERANGE);
+	if (ret)
+		return ERR_PTR(ret);
 	b = kzalloc_obj(*b, WQ_LIMITER_GFP);
 	if (!b)
 		return ERR_PTR(-ENOMEM);
 	wq_limiter_init(&b->limiter, &bucket_ops, false);
-	b->rate = rate;
-	b->n = burst;
-	b->left = rate ? 0 : burst;
-	if (rate) {
-		b->token.ns = div64_u64_rem(NSEC_PER_SEC * (u64)NSEC_PER_SEC, rate,
-					    &b->token.part);
-		if (!span_mul(&b->burst, &b->token, burst, rate) || b->burst.ns > S64_MAX) {
-			kfree(b);
-			return ERR_PTR(-ERANGE);
-		}
-	}
+	b->tokens = tokens;
 	return &b->limiter;
 }
 EXPORT_SYMBOL_GPL(wq_limiter_bucket);
@@ -630,8 +731,8 @@ static bool limiter_describe(const struct wq_limiter *l, struct spec_room *out)
 			container_of(l, struct wq_bucket_limiter, limiter);
 
 		s->kind = WQ_LIMITER_BUCKET;
-		s->n = b->n;
-		s->rate = b->rate;
+		s->n = b->tokens.n;
+		s->rate = b->tokens.rate;
 	} else if (l->ops == &max_of_ops || l->ops == &max_wait_ops) {
 		c = container_of(l, struct wq_composed_limiter, limiter);
 		s->kind = l->ops == &max_of_ops ? WQ_LIMITER_MAX_OF : WQ_LIMITER_MAX_WAIT;

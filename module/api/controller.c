@@ -447,6 +447,7 @@ static bool pool_wait(struct controller_worker *w)
 
 	add_wait_queue_exclusive(&q->getters, &w->entry);
 	wq_lock(&cs, q);
+	wq_watch_starts(q);
 	go_on = w->c->stopping || (wq_nr_available(&cs) && !wq_gets_paused(q));
 	wq_unlock(&cs);
 	return !go_on || !pool_unwait(w);

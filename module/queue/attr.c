@@ -121,15 +121,23 @@ static bool is_in_range(const struct wq_attr_row *r, s64 value)
 	return !value || (value >= r->min && value <= r->max);
 }
 
+/* The burst of starts of a new queue. */
+static u32 burst_of(const struct wq_attrs *attrs)
+{
+	return attrs->start_burst ?: WQ_DEFAULT_START_BURST;
+}
+
 /**
  * wq_attr_check_new() - check the attributes that a new queue is to have
  * @attrs: the attributes; 0: the default of each
  *
- * Return: 0; -EINVAL: an attribute does not belong to the order; -ERANGE.
+ * Return: 0; -EINVAL: an attribute does not belong to the order; -ERANGE: an attribute is out of
+ * its range, or the bucket of starts takes too long to fill.
  */
 int wq_attr_check_new(const struct wq_attrs *attrs)
 {
 	const struct wq_attr_row *r;
+	struct wq_tokens tokens;
 	s64 value;
 
 	if (attrs->order > WQ_ORDER_PREFIX)
@@ -143,7 +151,8 @@ int wq_attr_check_new(const struct wq_attrs *attrs)
 		if (!is_in_range(r, value))
 			return -ERANGE;
 	}
-	return wq_check_order(attrs->order, attrs->order_arg);
+	return wq_tokens_init(&tokens, attrs->start_rate, burst_of(attrs)) ?:
+	       wq_check_order(attrs->order, attrs->order_arg);
 }
 
 /**
@@ -226,6 +235,8 @@ void wq_attr_init(struct wq *q, const struct wq_params *params)
 
 	for_each_value(r)
 		store(q, r->member, r->size, load(params, r->param, r->size) ?: r->initial);
+	/* Its range was checked. */
+	wq_tokens_init(&q->tokens, q->start_rate, q->start_burst);
 }
 
 /* Change the attributes in @attrs->set whose values are copied.  The caller has checked them. */
@@ -279,15 +290,37 @@ void wq_report_attrs(struct wq *q, struct wq_attrs *args,
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_report_attrs);
 
+/* The bucket of starts after a change.  If it stays, so does a part of a token. */
+static int change_tokens(struct wq_cs *cs, const struct wq_attrs *args, struct wq_tokens *tokens)
+{
+	struct wq *q = cs->q;
+	u64 rate = args->set & WQ_ATTR_START_RATE ? args->start_rate : q->start_rate;
+	u32 burst = args->set & WQ_ATTR_START_BURST ? args->start_burst : q->start_burst;
+
+	wq_assert_locked(cs);
+	*tokens = q->tokens;
+	if (rate == q->start_rate && burst == q->start_burst)
+		return 0;
+	return wq_new_tokens(q, rate, burst, wq_start_time(cs), tokens);
+}
+
+/* Attributes that limit which keys may start. */
+#define WQ_ATTRS_OF_STARTS	(WQ_ATTR_MAX_PROCESSING | WQ_ATTR_START_RATE | WQ_ATTR_START_BURST)
+
 /* Change all attributes, or none.  *@limiter becomes the former one. */
 static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_limiter **limiter,
 		      bool exempt)
 {
 	struct wq *q = cs->q;
+	bool starts = args->set & WQ_ATTRS_OF_STARTS;
+	struct wq_tokens tokens;
 	u32 set = args->set, before;
 	int ret;
 
 	wq_assert_locked(cs);
+	ret = change_tokens(cs, args, &tokens);
+	if (ret)
+		return ret;
 	if (set & WQ_ATTR_MAX_KEYS) {
 		ret = wq_user_recharge(q->user, q->max_keys, args->max_keys, exempt);
 		if (ret)
@@ -297,7 +330,9 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 	/* From here on nothing fails.  wq_unlock() wakes the writers. */
 	before = wq_nr_available(cs);
 	wq_attr_change(q, args);
-	if (set & WQ_ATTR_MAX_PROCESSING) {
+	if (starts) {
+		q->tokens = tokens;
+		q->start_at = q->start_rate ? wq_tokens_at(&q->tokens, 1) : 0;
 		wq_set_gate(q);
 		cs->wakes.ready += max(wq_nr_available(cs), before) - before;
 		/* The events of files with a key of their last read can be others. */

@@ -56,13 +56,17 @@ VALUE(ready, GAUGE, wq_nr_ready(q), "ready", "wq_ready_keys",
 	"Keys that wait for a get.")
 OTHER(ready_by_priority, PRIORITIES, "ready_by_priority", "wq_priority_ready_keys",
 	"Ready keys of a priority, for each that has had one; only of queues with priorities.")
-VALUE(blocked, GAUGE, wq_nr_blocked(q), "blocked", "wq_blocked_keys",
-	"Ready keys that no get can have yet: the sum of the keys that a limit of groups and a ceiling hold back.")
+VALUE(blocked, GAUGE, wq_nr_blocked(q, wq_start_time(cs)), "blocked", "wq_blocked_keys",
+	"Ready keys that no get can have yet: the sum of the keys that a limit of groups, a ceiling and a start rate hold back.")
 VALUE(blocked_by_group, GAUGE, wq_blocked_by_group(q), "blocked_by_group", "wq_group_blocked_keys",
 	"Ready keys beyond the limit of their group, which wait until another run of the group ends.")
 VALUE(blocked_by_ceiling, GAUGE, wq_blocked_by_ceiling(q), "blocked_by_ceiling",
 	"wq_ceiling_blocked_keys",
 	"Ready keys that wait until any other run ends, because as many keys as max_processing are processing.")
+VALUE(blocked_by_rate, GAUGE, wq_blocked_by_rate(q, wq_start_time(cs)), "blocked_by_rate",
+	"wq_rate_blocked_keys",
+	"Ready keys that wait for a token of start_rate.")
+VALUE(next_start, TIME, stat_next_start(cs), "next_start_ns", NULL, NULL)
 VALUE(ready_groups, GROUPS, q->grouped ? wq_groups_ready(q->policy_data) : 0, "ready_groups",
 	"wq_ready_groups", "Groups with ready keys.")
 VALUE(oldest, TIME, stat_oldest(cs), "oldest_ns", "wq_oldest_seconds",

@@ -117,6 +117,15 @@ static s64 stat_next_due(struct wq_cs *cs)
 	return max_t(s64, 0, wq_heap_due(&q->heap) - wq_now(cs));
 }
 
+/* The time until the bucket of starts has a token; -1: there is no start rate. */
+static s64 stat_next_start(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	return q->start_rate ? max_t(s64, 0, q->start_at - wq_now(cs)) : -1;
+}
+
 /* When an entry became dirty; S64_MAX: there is none. */
 static s64 since_of(struct wq_entry *e)
 {

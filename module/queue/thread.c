@@ -153,6 +153,7 @@ int wq_thread_start(struct wq *q)
 void wq_thread_init(struct wq *q)
 {
 	q->armed = S64_MAX;
+	q->start_due = S64_MAX;
 	wq_hrtimer_setup(&q->timer, timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }
 

@@ -10,7 +10,8 @@
  *	OTHER(name, kind, field, change, option, metavar, help)
  *
  *	name		WQ_ATTR_*, the bit in wq_attrs.set
- *	kind		how it is read and shown: NUMBER, TIME (ns), PART (of the order), ...
+ *	kind		how it is read and shown: NUMBER, TIME (ns), RATE (per 10^9 s), PART (of the
+ *			order), ...
  *	field		in struct wq_attrs
  *	member		in struct wq, which has the type of the field, and in struct wq_params
  *	min, max	the range of values but 0
@@ -56,6 +57,12 @@ VALUE(SLACK, TIME, slack, slack, 1, WQ_MAX_SLACK, WQ_DEFAULT_SLACK,
 VALUE(MAX_PROCESSING, NUMBER, max_processing, max_processing, 1, U32_MAX, 0,
 	ORDERS_ALL, ALWAYS, "max-processing", "N",
 	"number of keys that can be processing at once, of all groups together (default: no limit); after a change to fewer, runs in progress go on")
+VALUE(START_RATE, RATE, start_rate, start_rate, 1, S64_MAX, 0,
+	ORDERS_ALL, ALWAYS, "start-rate", "RATE",
+	"keys that can start in a second, or with /m or /h in a minute or an hour, for instance 100, 0.5 or 20/m (default: no limit); see --start-burst")
+VALUE(START_BURST, NUMBER, start_burst, start_burst, 1, U32_MAX, WQ_DEFAULT_START_BURST,
+	ORDERS_ALL, ALWAYS, "start-burst", "N",
+	"with --start-rate: number of keys that can start at once after a time without starts (default: 1)")
 VALUE(MAX_DEFER, TIME, max_defer, max_defer, 1, S64_MAX, 0,
 	ORDERS_ALL, NEVER, "max-defer", "TIME",
 	"for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)")

@@ -42,7 +42,7 @@ static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 #define WQ_WATCH_UNLINKED	BIT(1)	/* the queue lost its name: wake all when it is deserted */
 #define WQ_WOKE_DESERTED	BIT(2)	/* they were woken for that */
 #define WQ_WATCH_ENDED		BIT(3)	/* a source of a file has ended: as WQ_WATCH_UNLINKED */
-#define WQ_WATCH_STARTS		BIT(4)	/* available keys are limited, see state/start.c */
+#define WQ_WATCH_STARTS		BIT(4)	/* starts are limited, and somebody waits for a key */
 
 struct wq_user;
 
@@ -176,6 +176,9 @@ struct wq {
 	u64 parked_total;		/* L: statistics, see struct wq_stat */
 	u64 parked_dropped;		/* L */
 	u64 kicked;			/* L */
+	struct wq_tokens tokens;	/* L: of starts, see state/start.c */
+	s64 start_at;			/* L: when there is a token, if start_rate is not 0 */
+	s64 start_due;			/* L: when getters are woken for a token; S64_MAX: never */
 
 	/* Written by waiters, read by wakers */
 	wait_queue_head_t getters ____cacheline_aligned_in_smp;	/* exclusive */

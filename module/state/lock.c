@@ -25,6 +25,7 @@
  *					others there, EPOLLIN
  *	the key of a file's last read	all of rd_wait, EPOLLIN; see below
  *	gets are resumed		as many of getters as keys are available, all of rd_wait
+ *	a token for a start comes	as many of getters as keys are available
  *	times have come			one of getters, one exclusive poller of rd_wait and all
  *					others there, and wq.overdue, until a call has caught up
  *	room for a key			all of wr_wait, EPOLLOUT
@@ -44,10 +45,13 @@
  * a key.  A waker makes a key ready under the lock, and looks at the wait queue after
  * that.  If the waiter's hold of the lock came first, the waker sees the waiter; else
  * the waiter sees the key.  So waitqueue_active() needs no further barrier.  An idle worker with a
- * pool is no task, but adds its entry and looks in the same order, see pool_wait().  The waker can
- * look at the wait queue as soon as it holds the lock, also before it makes the key ready: a waiter
- * that it does not see takes the lock after it.  So a queue with a ceiling does not count what it
- * could wake if nobody waits, see wq_release() and wq_unlock_special().
+ * pool is no task, but adds its entry and looks in the same order, see pool_wait().
+ *
+ * The waker can look at the wait queue as soon as it holds the lock, also before it makes the key
+ * ready: a waiter that it does not see takes the lock after it.  So if nobody waits, a queue whose
+ * starts are limited does not count the keys that it makes available, see wq_release().  The look
+ * of a waiter that finds no key sets WQ_WATCH_STARTS, and a hold that finds no waiter clears it.
+ * While it is not set, nobody waits, or the look is yet to come.
  *
  * An exclusive waiter that was woken and takes no key passes the wake-up on, by wq_pass_on().  A
  * getter does so if keys are available after its last look, and a worker when it ends.  A poller
@@ -244,6 +248,7 @@ static void wake_getters(struct wq *q, u32 n)
 {
 	u32 m;
 
+	/* Ordered by the lock. */
 	for (; n && waitqueue_active(&q->getters); n -= m) {
 		m = min_t(u32, n, WQ_WAKE_MAX);
 		wake_up_nr(&q->getters, m);
@@ -348,14 +353,37 @@ static void limit_wakes(struct wq_cs *cs)
 	if (ready <= most)
 		return;
 	cs->wakes.ready = most;
-	blocked = wq_nr_blocked(cs->q);
+	blocked = wq_nr_blocked(cs->q, wq_start_time(cs));
 	/* If these are the first blocked keys, a read may release them, as in wq_push_order(). */
 	if (cs->q->polled_reads && blocked && blocked <= ready - most)
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
-/* wq_unlock_special() if more is to do than to unlock. */
-static noinline void unlock_and_wake(struct wq_cs *cs)
+/* Somebody waits for a key.  Handle times when the next token comes, if a key waits for one. */
+static void arm_start(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	s64 due;
+
+	wq_assert_locked(cs);
+	/* Mostly this time is known. */
+	if (!q->start_rate || q->start_at >= q->start_due)
+		return;
+	due = wq_next_token(q, wq_now(cs));
+	if (due >= q->start_due)
+		return;
+	q->start_due = due;
+	wq_arm(cs, due);
+	/* __wq_unlock() has looked for an earlier time before. */
+	if (q->armed == due)
+		wq_rearm(q);
+}
+
+/*
+ * The part of wq_unlock() for a queue that is shut down, that lost its name, whose writers wait for
+ * room, or whose starts are limited while somebody waits for a key.  Leaves the critical section.
+ */
+void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)
 {
 	bool hup = false, deserted = false;
@@ -364,8 +392,15 @@ static noinline void unlock_and_wake(struct wq_cs *cs)
 	u8 level;
 
 	wq_assert_locked(cs);
-	if (q->watched & WQ_WATCH_STARTS && wq_keys_are_awaited(q))
-		limit_wakes(cs);
+	if (q->watched & WQ_WATCH_STARTS) {
+		if (wq_keys_are_awaited(q)) {
+			limit_wakes(cs);
+			arm_start(cs);
+		} else {
+			/* The next waiter sets it, see wq_watch_starts(). */
+			q->watched &= ~WQ_WATCH_STARTS;
+		}
+	}
 	if (q->shut) {
 		level = hup_level(q);
 		hup = level > q->hup;
@@ -390,22 +425,6 @@ static noinline void unlock_and_wake(struct wq_cs *cs)
 		__wake_up(&q->rd_wait, TASK_NORMAL, 0, poll_to_key(events));
 		__wake_up(&q->wr_wait, TASK_NORMAL, 0, poll_to_key(events));
 	}
-}
-
-/*
- * The part of wq_unlock() for a queue that is shut down, that lost its name, whose writers wait for
- * room, or whose starts are limited.  Leaves the critical section.
- */
-void wq_unlock_special(struct wq_cs *cs)
-	__releases(&cs->q->lock)
-{
-	struct wq *q = cs->q;
-
-	/* A waiter that comes after this look takes the lock later, and finds what it can start. */
-	if (q->watched == WQ_WATCH_STARTS && !q->shut && !wq_has_waiters(cs))
-		spin_unlock_irqrestore(&q->lock, cs->flags);
-	else
-		unlock_and_wake(cs);
 }
 
 /* Leave a critical section, see __wq_unlock(). */

@@ -114,10 +114,16 @@ static inline bool wq_has_bytes(struct wq_cs *cs)
 	return likely(!wq_lacks_bytes(q)) || wq_grow_share(cs);
 }
 
-/* Ready entries that a get can have now, if gets are not paused. */
-static inline u32 wq_nr_available(const struct wq_cs *cs)
+/* The time for state/start.c, which needs it only if the queue has a start rate. */
+static inline s64 wq_start_time(struct wq_cs *cs)
 {
-	return wq_nr_startable(cs->q, cs->q->nr_processing);
+	return cs->q->start_rate ? wq_now(cs) : 0;
+}
+
+/* Ready entries that a get can have now, if gets are not paused. */
+static inline u32 wq_nr_available(struct wq_cs *cs)
+{
+	return wq_nr_startable(cs->q, cs->q->nr_processing, wq_start_time(cs));
 }
 
 /* Whether @c waits for keys of others in a drain.  NULL: a consumer that holds no key. */

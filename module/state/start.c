@@ -4,26 +4,38 @@
  *
  * The order of a queue offers ready keys to gets.  A get takes the next of them if
  *
- *	pause		gets are not paused, and
- *	ceiling		fewer than wq.max_processing keys are processing.
+ *	pause		gets are not paused,
+ *	ceiling		fewer than wq.max_processing keys are processing, and
+ *	rate		the token bucket of starts has a token.
  *
  * A get asks that here, by wq_may_start(), and nowhere else.  wq.gated is set while the answer can
  * be no, so that a get of another queue reads nothing else.
  *
  * A ready key is blocked if its order does not offer it, because its group is at its limit, or if
- * the ceiling holds it back.  It counts as ready, but wakes nobody.  Each blocked key has one
- * reason: of the keys that are offered, those beyond the free places are blocked by the ceiling.
- * A pause blocks no key.
+ * the ceiling or the rate holds it back.  It counts as ready, but wakes nobody.  Each blocked key
+ * has one reason: of the keys that are offered, those beyond the free places are blocked by the
+ * ceiling, and of the others those beyond the tokens by the rate.  A pause blocks no key.
  *
  * The ceiling counts the keys that consumers hold, and no others.  So a key that was given back
  * leaves its place at once, and takes one again with its next run.  With a limit of groups, such a
  * key still counts against the limit of its group, see state/state.h.
  *
+ * The rate counts starts: each get that hands a key out takes a token, also of a key that was given
+ * back.  A get that can't copy its key to its caller returns the token.  The bucket is that of a
+ * limiter, see wq_ratelimit.c, but a start never goes into debt.  wq.start_at is when the bucket
+ * has a token, a time on the queue's clock.  If that clock goes back, keys wait until it is there
+ * again, as delays do.  A queue without a start rate reads no clock for it.
+ *
  * Wake-ups, all at the end of a hold of the lock:
  *
  *  - A hold wakes no more getters than keys are available after it, see wq_unlock_special().
  *  - The end of a run wakes a getter if a key was blocked and no longer is, see wq_release().
- *  - A change of the ceiling wakes a getter for each key that it makes available.
+ *  - A change of the ceiling or of the rate wakes a getter for each key that it makes available.
+ *  - If a hold leaves a key without a token, and somebody waits for a key, times are handled when
+ *    the next token comes, see arm_start() in state/lock.c: at wq.start_due, S64_MAX if at no time.
+ *    This wakes a getter for each token that has come, and its hold leads to the next time.  So
+ *    nobody is woken before the time, the timer is set only while somebody waits, and a hold is as
+ *    long with many keys as with one.
  *
  * The queue's lock protects all of it.
  */
@@ -46,10 +58,30 @@ u32 wq_nr_places(const struct wq *q, u32 processing)
 				   U32_MAX;
 }
 
-/* Ready entries that gets could take now if they were not paused, and if @processing keys were. */
-u32 wq_nr_startable(const struct wq *q, u32 processing)
+/* Whether starts are limited beside the limits of groups. */
+static bool has_limit(const struct wq *q)
 {
-	return min(nr_offered(q), wq_nr_places(q, processing));
+	return q->max_processing || q->start_rate;
+}
+
+/* Whether the rate lets a key start. */
+static bool has_token(const struct wq *q, s64 now)
+{
+	return !q->start_rate || now >= q->start_at;
+}
+
+/*
+ * Ready entries that gets could take now if they were not paused, and if @processing keys were.
+ * @now: wq_start_time(), here and below.
+ */
+u32 wq_nr_startable(const struct wq *q, u32 processing, s64 now)
+{
+	u32 n = min(nr_offered(q), wq_nr_places(q, processing));
+
+	if (!q->start_rate || !n)
+		return n;
+	/* Mostly there is no token, and this is known at once. */
+	return has_token(q, now) ? wq_tokens_count(&q->tokens, now, n) : 0;
 }
 
 /* Ready entries that the order does not offer. */
@@ -62,12 +94,21 @@ u32 wq_blocked_by_group(const struct wq *q)
 /* Entries that the order offers, and that have to wait for the end of any run. */
 u32 wq_blocked_by_ceiling(const struct wq *q)
 {
-	return nr_offered(q) - wq_nr_startable(q, q->nr_processing);
+	u32 n = nr_offered(q);
+
+	return n - min(n, wq_nr_places(q, q->nr_processing));
 }
 
-u32 wq_nr_blocked(const struct wq *q)
+/* Entries that the order offers, for which there is a place, and that have to wait for a token. */
+u32 wq_blocked_by_rate(const struct wq *q, s64 now)
 {
-	return wq_blocked_by_group(q) + wq_blocked_by_ceiling(q);
+	return wq_nr_ready(q) - wq_blocked_by_group(q) - wq_blocked_by_ceiling(q) -
+	       wq_nr_startable(q, q->nr_processing, now);
+}
+
+u32 wq_nr_blocked(const struct wq *q, s64 now)
+{
+	return wq_nr_ready(q) - wq_nr_startable(q, q->nr_processing, now);
 }
 
 u32 wq_nr_ready(const struct wq *q)
@@ -75,18 +116,79 @@ u32 wq_nr_ready(const struct wq *q)
 	return nr_offered(q) + wq_blocked_by_group(q);
 }
 
-/* Whether a get may take a key that the order offers. */
-bool wq_may_start(const struct wq *q)
+/* Whether a key that the order offers could start beside @processing others. */
+bool wq_can_start(const struct wq *q, u32 processing, s64 now)
 {
-	return !(q->paused & WQ_PAUSE_GETS) && wq_nr_places(q, q->nr_processing);
+	return wq_nr_places(q, processing) && has_token(q, now);
+}
+
+/* Whether a get may take a key that the order offers. */
+bool wq_may_start(const struct wq *q, s64 now)
+{
+	return !(q->paused & WQ_PAUSE_GETS) && wq_can_start(q, q->nr_processing, now);
+}
+
+/* A get that may take a key that the order offers takes it. */
+void wq_count_start(struct wq *q, s64 now)
+{
+	lockdep_assert_held(&q->lock);
+	if (q->start_rate)
+		q->start_at = wq_tokens_start(&q->tokens, now);
+}
+
+/* The key did not reach its consumer. */
+void wq_uncount_start(struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	if (!q->start_rate)
+		return;
+	wq_tokens_return(&q->tokens);
+	q->start_at = wq_tokens_at(&q->tokens, 1);
+}
+
+/*
+ * When the next token comes for which a key waits that has none: a key that is ready, or one that
+ * the next read of a file makes ready, see wq_poll_mask().  S64_MAX: no key waits for a token.
+ */
+s64 wq_next_token(const struct wq *q, s64 now)
+{
+	u32 n, have;
+
+	if (!q->start_rate || q->paused & WQ_PAUSE_GETS)
+		return S64_MAX;
+	n = max(min(nr_offered(q), wq_nr_places(q, q->nr_processing)), (u32)!!q->polled_reads);
+	have = has_token(q, now) ? wq_tokens_count(&q->tokens, now, n) : 0;
+	return have < n ? wq_tokens_at(&q->tokens, have + 1) : S64_MAX;
+}
+
+/*
+ * The tokens of a queue after a change of the rate.  It keeps those that it has, as far as there is
+ * room, so that a change makes no burst; without a rate before, the bucket is full.  Returns 0 or
+ * -ERANGE.
+ */
+int wq_new_tokens(const struct wq *q, u64 rate, u32 burst, s64 now, struct wq_tokens *tokens)
+{
+	int ret = wq_tokens_init(tokens, rate, burst);
+
+	lockdep_assert_held(&q->lock);
+	if (!ret && rate && q->start_rate)
+		wq_tokens_keep(tokens, &q->tokens, now);
+	return ret;
+}
+
+/* A getter or poller has found no key, and may wait: the ends of holds look at the limits. */
+void wq_watch_starts(struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	if (has_limit(q))
+		q->watched |= WQ_WATCH_STARTS;
 }
 
 /* A pause, a resume or a change of attributes: what wq_may_start() answers can be another one. */
 void wq_set_gate(struct wq *q)
 {
-	bool limited = q->max_processing;
-
-	q->gated = limited || q->paused & WQ_PAUSE_GETS;
-	q->releases = limited || (q->policy && q->policy->release);
-	q->watched = limited ? q->watched | WQ_WATCH_STARTS : q->watched & ~WQ_WATCH_STARTS;
+	q->gated = has_limit(q) || q->paused & WQ_PAUSE_GETS;
+	q->releases = q->max_processing || (q->policy && q->policy->release);
+	/* A getter or poller may wait already. */
+	q->watched = has_limit(q) ? q->watched | WQ_WATCH_STARTS : q->watched & ~WQ_WATCH_STARTS;
 }

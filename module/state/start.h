@@ -9,11 +9,18 @@
 
 u32 wq_nr_ready(const struct wq *q);
 u32 wq_nr_places(const struct wq *q, u32 processing);
-u32 wq_nr_startable(const struct wq *q, u32 processing);
-u32 wq_nr_blocked(const struct wq *q);
+u32 wq_nr_startable(const struct wq *q, u32 processing, s64 now);
+u32 wq_nr_blocked(const struct wq *q, s64 now);
 u32 wq_blocked_by_group(const struct wq *q);
 u32 wq_blocked_by_ceiling(const struct wq *q);
-bool wq_may_start(const struct wq *q);
+u32 wq_blocked_by_rate(const struct wq *q, s64 now);
+bool wq_can_start(const struct wq *q, u32 processing, s64 now);
+bool wq_may_start(const struct wq *q, s64 now);
+void wq_count_start(struct wq *q, s64 now);
+void wq_uncount_start(struct wq *q);
+s64 wq_next_token(const struct wq *q, s64 now);
+int wq_new_tokens(const struct wq *q, u64 rate, u32 burst, s64 now, struct wq_tokens *tokens);
+void wq_watch_starts(struct wq *q);
 void wq_set_gate(struct wq *q);
 
 #endif /* _WQ_START_H */

@@ -139,7 +139,8 @@ void wq_release(struct wq_cs *cs, struct wq_entry *e, bool ended)
 {
 	struct wq *q = cs->q;
 	bool awaited = wq_keys_are_awaited(q);
-	u32 before = awaited ? wq_nr_startable(q, q->nr_processing + ended) : 0;
+	s64 now = awaited ? wq_start_time(cs) : 0;
+	u32 before = awaited ? wq_nr_startable(q, q->nr_processing + ended, now) : 0;
 
 	wq_assert_locked(cs);
 	/* wq_destroy() ends the policy. */
@@ -148,7 +149,7 @@ void wq_release(struct wq_cs *cs, struct wq_entry *e, bool ended)
 	/* A waiter that comes after this look takes the lock later, and finds the entries. */
 	if (!awaited)
 		return;
-	cs->wakes.ready += wq_nr_startable(q, q->nr_processing) - before;
+	cs->wakes.ready += wq_nr_startable(q, q->nr_processing, now) - before;
 	if (ended)
 		watch_ceiling(cs);
 }
@@ -372,6 +373,7 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
+	wq_uncount_start(q);
 	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
 	wq_requeue(cs, e);
 	q->given_back++;

@@ -335,12 +335,33 @@ void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /*
+ * If a token has come for which a key waits, wake a getter, and one for each that came after it.
+ * Returns when to do it again.
+ */
+static s64 handle_start(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+	u32 before;
+
+	wq_assert_locked(cs);
+	if (q->start_due == S64_MAX || q->start_due > wq_now(cs))
+		return q->start_due;
+	/* Getters were woken for these tokens, and have not taken them yet. */
+	before = wq_nr_startable(q, q->nr_processing, q->start_due - 1);
+	cs->wakes.ready += wq_nr_available(cs) - before;
+	/* The end of this hold sets the next time, see arm_start(). */
+	q->start_due = S64_MAX;
+	cs->wakes.others |= q->polled_reads ? WQ_WAKE_READERS : 0;
+	return S64_MAX;
+}
+
+/*
  * Handle up to WQ_BATCH due times and lease ends, and the ends of pauses.  Returns when to do
  * it again, ns on the queue's clock; 0: at once; S64_MAX: there is no time to wait for.
  */
 s64 wq_handle_times(struct wq_cs *cs)
 {
-	s64 due, lease, next = 0, resume = wq_handle_pauses(cs);
+	s64 due, lease, next = 0, resume = wq_handle_pauses(cs), start = handle_start(cs);
 	struct wq *q = cs->q;
 	int i;
 
@@ -357,7 +378,7 @@ s64 wq_handle_times(struct wq_cs *cs)
 		else
 			handle_expired(cs);
 	}
-	next = min(next, resume);
+	next = min3(next, resume, start);
 	q->armed = next;
 	q->retry = 0;
 	/* The timer has to be set again.  A thread sleeps until @next without that. */

@@ -73,6 +73,16 @@ int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 	return ret;
 }
 
+/* A get of @c has found no key, and may wait.  Returns -EAGAIN or, if none comes, -ESHUTDOWN. */
+int wq_found_none(struct wq_cs *cs, const struct wq_consumer *c)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_watch_starts(q);
+	return q->shut && !wq_waits_for_others(q, c) && !wq_nr_ready(q) ? -ESHUTDOWN : -EAGAIN;
+}
+
 struct wq_get_wait {
 	struct wq *q;
 	const struct wq_consumer *c;
@@ -233,12 +243,17 @@ static bool read_is_dirty(const struct wq_consumer *c)
 
 /*
  * Whether a key may be available to a read only because it first ends the run of the last key:
- * that one if it is dirty, or a blocked one.  Above a ceiling that was lowered, it makes no room.
+ * that one if it is dirty, or a blocked one.  Above a ceiling that was lowered, it makes no room,
+ * and without a token the key does not start.
  */
-static bool read_makes_ready(const struct wq *q, const struct wq_consumer *c)
+static bool read_makes_ready(struct wq_cs *cs, const struct wq_consumer *c)
 {
-	return c->read && (read_is_dirty(c) || wq_nr_blocked(q)) &&
-	       wq_nr_places(q, q->nr_processing - 1);
+	struct wq *q = cs->q;
+	s64 now = wq_start_time(cs);
+
+	wq_assert_locked(cs);
+	return c->read && (read_is_dirty(c) || wq_nr_blocked(q, now)) &&
+	       wq_can_start(q, q->nr_processing - 1, now);
 }
 
 /* The events that poll reports to consumer @c. */
@@ -253,7 +268,8 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		q->polled_reads += !!c->read;
 	}
 	wq_catch_up(&cs);
-	if (wq_nr_available(&cs) || read_makes_ready(q, c))
+	wq_watch_starts(q);
+	if (wq_nr_available(&cs) || read_makes_ready(&cs, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;
 	else if (q->shut && !wq_waits_for_others(q, c) && !wq_nr_ready(q) && !read_is_dirty(c))
 		mask |= EPOLLIN | EPOLLRDNORM | EPOLLHUP;

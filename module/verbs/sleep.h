@@ -30,6 +30,7 @@ struct wq_sleep {
 
 int wq_sleep(struct wait_queue_head *head, struct wq_sleep how, s64 deadline,
 	     int (*look)(void *arg), void *arg);
+int wq_found_none(struct wq_cs *cs, const struct wq_consumer *c);
 int wq_get_slow(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		       int (*get)(struct wq_cs *cs, void *arg), void *arg);
 int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 deadline);
@@ -64,8 +65,8 @@ static __always_inline int wq_try_get(struct wq *q, const struct wq_consumer *c,
 
 	__wq_lock(&cs, q);
 	ret = get(&cs, arg);
-	if (ret == -EAGAIN && q->shut && !wq_waits_for_others(q, c) && !wq_nr_ready(q))
-		ret = -ESHUTDOWN;
+	if (ret == -EAGAIN)
+		ret = wq_found_none(&cs, c);
 	__wq_unlock(&cs);
 	return ret;
 }

@@ -101,7 +101,7 @@ int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
 	int ret;
 
 	wq_assert_locked(cs);
-	if (unlikely(q->gated) && !wq_may_start(q))
+	if (unlikely(q->gated) && !wq_may_start(q, wq_start_time(cs)))
 		return -EAGAIN;
 	ret = pop_order(q, room, first, &e);
 	if (ret)
@@ -113,6 +113,8 @@ int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
 		q->unfit++;
 		return -EMSGSIZE;
 	}
+	if (unlikely(q->gated))
+		wq_count_start(q, wq_start_time(cs));
 	wq_count_get(q, e);
 	*ep = e;
 	return 0;

@@ -360,7 +360,7 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 	struct wq_entry *e;
 
 	wq_assert_locked(cs);
-	if (unlikely(q->gated) && !wq_may_start(q))
+	if (unlikely(q->gated) && !wq_may_start(q, wq_start_time(cs)))
 		return -EAGAIN;
 	e = wq_first_ready(q);
 	if (!e)
@@ -375,6 +375,8 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 	if (q->nr_fifo)
 		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
 	wq_hold(cs, c, e);
+	if (unlikely(q->gated))
+		wq_count_start(q, wq_start_time(cs));
 	wq_count_get(q, e);
 	*ep = e;
 	return 0;

@@ -87,6 +87,13 @@ static int wq_cycle_ceiling(struct bench *b, u64 n, u64 m)
 		     BENCH_TAG('c', 'e', 'i', 'l'));
 }
 
+/* A start rate that blocks no key. */
+static int wq_cycle_rate(struct bench *b, u64 n, u64 m)
+{
+	return cycle(b, n, m, &(struct wq_params){
+		.start_rate = WQ_QPS(1000), .start_burst = 1000000 }, BENCH_TAG('r', 'a', 't', 'e'));
+}
+
 static int wq_cycle_named(struct bench *b, u64 n, u64 m)
 {
 	return cycle(b, n, m, &(struct wq_params){ .name = "wq_bench" },
@@ -1032,6 +1039,7 @@ const struct bench_cmd bench_wq_cmds[] = {
 	{ "wq", "cycle", wq_cycle },
 	{ "wq", "cycle-named", wq_cycle_named },
 	{ "wq", "cycle-ceiling", wq_cycle_ceiling },
+	{ "wq", "cycle-rate", wq_cycle_rate },
 	{ "wq", "embedded", wq_embedded },
 	{ "wq", "run-keys", wq_run_keys },
 	{ "wq", "run-embedded", wq_run_embedded },

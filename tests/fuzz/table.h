@@ -83,7 +83,7 @@ ARGUMENT(LIMITS_AT, limits_at, PTR_VALUES)
 ARGUMENT(LEASE, lease, 8)
 ARGUMENT(SLACK, slack, 9)
 ARGUMENT(MAX_DEFER, max_defer, 6)
-ARGUMENT(SET, set, 14)
+ARGUMENT(SET, set, 15)
 ARGUMENT(UID, uid, 6)
 ARGUMENT(KEYS, keys, PTR_VALUES)	/* the address of the records */
 ARGUMENT(SOURCE, source, 2)	/* 0: made up, 1: from the last get */

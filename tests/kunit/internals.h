@@ -364,6 +364,12 @@ static inline u64 queue_spare_bytes(const struct wq *q)
 	return q->table.nr_spare * sizeof(struct wq_bucket);
 }
 
+/* When the queue handles times next; S64_MAX: never. */
+static inline s64 queue_armed(struct wq *q)
+{
+	return q->armed;
+}
+
 /* The wait queue of tasks that wait in a get. */
 static inline struct wait_queue_head *queue_getters(struct wq *q)
 {

@@ -10,6 +10,7 @@ void wm_init(struct wm *m, const struct wm_params *p, s64 now)
 	m->p = *p;
 	m->now = now;
 	m->full_at = now;
+	m->starts_full_at = now;
 	m->turn = WQ_MIN_PRIORITY;
 	m->last = WQ_MIN_PRIORITY;
 }
@@ -225,9 +226,37 @@ static u32 free_places(const struct wm *m)
 	return m->p.ceiling ? m->p.ceiling - min(m->p.ceiling, held) : U32_MAX;
 }
 
+/* How many more keys can start now by the start rate. */
+static u32 free_starts(const struct wm *m)
+{
+	s64 full = m->p.start_burst * m->p.start_token;
+
+	if (!m->p.start_token)
+		return U32_MAX;
+	return (full - max(m->starts_full_at - m->now, (s64)0)) / m->p.start_token;
+}
+
+s64 wm_next_start(const struct wm *m)
+{
+	s64 next = m->starts_full_at - (s64)(m->p.start_burst - 1) * m->p.start_token;
+
+	return !m->p.start_token ? S64_MAX : max(next, m->now);
+}
+
+void wm_set_rate(struct wm *m, s64 token, u32 burst)
+{
+	u32 starts = min(free_starts(m), burst);
+
+	if (token == m->p.start_token && burst == m->p.start_burst)
+		return;
+	m->p.start_token = token;
+	m->p.start_burst = burst;
+	m->starts_full_at = m->now + (burst - starts) * token;
+}
+
 u32 wm_next_ready(const struct wm *m)
 {
-	if (!free_places(m))
+	if (!free_places(m) || !free_starts(m))
 		return m->nready;
 	if (!m->p.groups || m->nback)
 		return 0;
@@ -633,6 +662,8 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	key->token = ++m->st.gets;
 	key->start = m->now;
 	observe(&m->st.waits, m->now - key->since);
+	if (m->p.start_token)
+		m->starts_full_at = max(m->starts_full_at, m->now) + m->p.start_token;
 	if (leased)
 		set_time(m, &key->time[WM_LEASE], m->p.lease);
 	return 0;
@@ -862,6 +893,7 @@ int wm_watch(struct wm *m, u32 k)
 void wm_give_back(struct wm *m, u32 k)
 {
 	give_back(m, k, 0);
+	m->starts_full_at -= m->p.start_token;
 }
 
 /* The key that the consumer got first, of those that were given back before or not. */
@@ -1024,7 +1056,10 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 	}
 	i = m->nready - st->blocked_by_group;
 	st->blocked_by_ceiling = i - min(i, free_places(m));
-	st->blocked = st->blocked_by_group + st->blocked_by_ceiling;
+	i -= st->blocked_by_ceiling;
+	st->blocked_by_rate = i - min(i, free_starts(m));
+	st->blocked = st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate;
+	st->next_start = m->p.start_token ? wm_next_start(m) - m->now : -1;
 	if (!m->p.timed) {
 		st->oldest = -1;
 		st->unfinished = 0;

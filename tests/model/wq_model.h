@@ -53,6 +53,8 @@ struct wm_params {
 	u32 groups;		/* that take turns: key k is in group k % groups; 0: there are none */
 	u32 limit;		/* keys of a group in processing; 0: any number */
 	u32 ceiling;		/* keys of the queue in processing; 0: any number */
+	s64 start_token;	/* ns until the next key may start; 0: any number starts */
+	u32 start_burst;	/* starts at once after a time without; not 0 with a start_token */
 	u32 max_retries;		/* failures in a row that are retried; 0: all */
 	bool join_retry;	/* adds do not break a backoff */
 	/* its limiter: the longest of those that are there */
@@ -121,6 +123,7 @@ struct wm {
 	u32 nturns;
 	u8 turns[WM_KEYS];	/* groups that a get can take a key of, the next one first */
 	s64 full_at;		/* when the bucket is full again */
+	s64 starts_full_at;	/* when the bucket of starts is */
 	u64 order;		/* the last wm_time.order */
 	struct wq_stat st;	/* its counters; wm_stat() fills in the rest */
 	struct wm_key key[WM_KEYS];
@@ -164,6 +167,8 @@ s64 wm_age(const struct wm *m, u32 k);
 s8 wm_level(const struct wm *m, u32 k);
 u32 wm_first(const struct wm *m, u32 which);	/* key of the next such time, or WM_KEYS */
 s64 wm_next(const struct wm *m, u32 which);	/* that time, or S64_MAX */
+s64 wm_next_start(const struct wm *m);		/* when a key can start by the rate, or S64_MAX */
+void wm_set_rate(struct wm *m, s64 token, u32 burst);
 s64 wm_resume(const struct wm *m);		/* when a pause ends, or S64_MAX */
 
 #endif /* _WQ_MODEL_H */

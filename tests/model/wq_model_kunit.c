@@ -142,6 +142,12 @@ static const struct wq_limiter_ops listed_ops = {
 	.free = listed_free,
 };
 
+/* The rate of a bucket to which a token comes each @token ns. */
+static u64 rate_of(s64 token)
+{
+	return div64_u64(1000000000ULL * NSEC_PER_SEC, token);
+}
+
 static struct wq_limiter *limiter_of(struct rig *rig, const struct wm_params *p)
 {
 	struct wq_limiter *both[2];
@@ -155,8 +161,7 @@ static struct wq_limiter *limiter_of(struct rig *rig, const struct wm_params *p)
 	if (p->exponential)
 		both[n++] = wq_limiter_exponential(p->base, p->longest);
 	if (p->burst)
-		both[n++] = wq_limiter_bucket(div64_u64(1000000000ULL * NSEC_PER_SEC, p->token),
-					      p->burst);
+		both[n++] = wq_limiter_bucket(rate_of(p->token), p->burst);
 	return n == 1 ? both[0] : wq_limiter_max_of(both, n);
 }
 
@@ -218,6 +223,8 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.order_arg = cfg->p.groups ? 1 : cfg->p.ageing,
 		.group_limit = cfg->p.limit,
 		.max_processing = cfg->p.ceiling,
+		.start_rate = cfg->p.start_token ? rate_of(cfg->p.start_token) : 0,
+		.start_burst = cfg->p.start_burst,
 	};
 	u32 i;
 
@@ -821,12 +828,14 @@ static bool rig_done_all(struct rig *rig)
 
 /*
  * Gets all ready keys, which must come in the same order.  If groups or the queue have a limit, it
- * ends the runs of all keys before that, and of each key before the next get.
+ * ends the runs of all keys before that, and of each key before the next get.  With a start rate, a
+ * token comes before each get.
  */
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
 	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
+	struct ws_step pass = { .verb = WS_PASS, .ns = rig->run.m.p.start_token };
 	u32 n;
 
 	if (!rig_done_all(rig))
@@ -835,7 +844,7 @@ static bool rig_empty(struct rig *rig)
 	if (!rig_step(rig, &resume))
 		return false;
 	for (n = rig->run.m.nready; n; n--) {
-		if (rig_step(rig, &get) && rig_done_all(rig))
+		if (rig_step(rig, &pass) && rig_step(rig, &get) && rig_done_all(rig))
 			continue;
 		strlcat(rig->why, ", as all were got at the end", sizeof(rig->why));
 		return false;
@@ -999,6 +1008,18 @@ static const struct config configs[] = {
 			.keys = 2, .max_keys = 2, .objects = true, .ceiling = 1,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
+	}, {
+		.name = "two processes, leases, two starts and one each unit", .consumers = 2, .p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT, .start_token = UNIT,
+			.start_burst = 2, .exponential = true, .base = 0, .longest = UNIT,
+		},
+	}, {
+		.name = "kernel, a key and an object, a start each half unit", .consumers = 1,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .objects = true, .start_token = UNIT / 2,
+			.start_burst = 1,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
 	}
 };
 
@@ -1116,7 +1137,7 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 		/* time means nothing to a queue in which nothing waits for it */
 		if (ws_next_time(m) == m->now && wm_next(m, WM_DUE) == S64_MAX &&
 		    wm_next(m, WM_LEASE) == S64_MAX && wm_resume(m) == S64_MAX &&
-		    m->full_at <= m->now && !m->sweep)
+		    m->full_at <= m->now && m->starts_full_at <= m->now && !m->sweep)
 			return false;
 		break;
 	}
@@ -1258,6 +1279,10 @@ static void random_config(struct config *cfg, u64 *rnd)
 	}
 	if (!ws_rnd(rnd, 3))
 		cfg->p.ceiling = 1 + ws_rnd(rnd, 6);
+	if (!ws_rnd(rnd, 4)) {
+		cfg->p.start_token = UNIT / 4 << ws_rnd(rnd, 4);
+		cfg->p.start_burst = 1 + ws_rnd(rnd, 4);
+	}
 	if (ws_rnd(rnd, 4)) {
 		cfg->p.exponential = true;
 		cfg->p.base = ws_rnd(rnd, 3) * UNIT / 2;

@@ -88,7 +88,10 @@ static int do_done_get(struct ws_run *r, const struct ws_step *s)
 s64 ws_next_time(const struct wm *m)
 {
 	s64 next = min(min(wm_next(m, WM_DUE), wm_next(m, WM_LEASE)), wm_resume(m));
+	s64 start = wm_next_start(m);
 
+	if (m->nready && start > m->now)
+		next = min(next, start);
 	return next == S64_MAX ? m->now : max(next, m->now);
 }
 
@@ -179,6 +182,9 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 	case WS_CEILING:
 		m->p.ceiling = s->flags;
 		return 0;
+	case WS_RATE:
+		wm_set_rate(m, s->ns, s->flags);
+		return 0;
 	}
 	return -ENOTTY;
 }
@@ -221,6 +227,7 @@ void ws_gen_init(struct ws_gen *g)
 		if (g->clock == (v >= WS_SOON))
 			g->weight[v] = 0;
 	g->weight[WS_CEILING] = g->changes ? 4 : 0;
+	g->weight[WS_RATE] = g->weight[WS_CEILING];
 	/* these take time */
 	g->weight[WS_SOON] /= 8;
 	g->weight[WS_EXPIRE] = g->expires ? 4 : 0;
@@ -411,6 +418,11 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 	case WS_CEILING:
 		s->flags = ws_rnd(&g->seed, 4) ? 1 + ws_rnd(&g->seed, 4) : 0;
 		break;
+	case WS_RATE:
+		/* Little happens when no key can start. */
+		s->ns = ws_rnd(&g->seed, 3) ? 0 : WS_START_TOKEN;
+		s->flags = 1 + ws_rnd(&g->seed, 16);
+		break;
 	case WS_PASS:
 	case WS_MOVE:
 		if (g->wide)
@@ -451,6 +463,7 @@ static const char * const verbs[] = {
 	"kick", "kick many", "disable", "enable", "flush", "watch or end the watch of", "end",
 	"shut down", "drain", "pause", "tick at the next time", "tick", "no tick",
 	"add, soon due,", "touch all and let all leases end", "set the ceiling",
+	"set the start rate to tokens of",
 };
 
 static const struct name pauses[] = {
@@ -490,6 +503,7 @@ static const struct {
 	[WS_MOVE] = { HAS_NS },
 	[WS_SOON] = { HAS_KEY | HAS_NS, add_flags },
 	[WS_CEILING] = { 0, no_names },
+	[WS_RATE] = { HAS_NS, no_names },
 	[WS_VERBS] = {}
 };
 

@@ -36,8 +36,12 @@ enum ws_verb {
 	WS_EXPIRE,	/* all keys in processing are touched, then none until the leases expire */
 	/* for a queue of a process: */
 	WS_CEILING,	/* flags: the ceiling from now on */
+	WS_RATE,	/* flags: the burst of starts from now on, ns: of a token; 0: no limit */
 	WS_VERBS
 };
+
+/* ws_step.ns of a random WS_RATE: this rate is exact, and no token comes during a test. */
+#define WS_START_TOKEN	(4000LL * 1000000000)
 
 /* ws_step.flags of WS_ADD beside the ABI's: by wq_add_after(), so that it is a retry. */
 #define WS_AFTER	(1U << 31)

@@ -475,6 +475,13 @@ TEST(open_with_a_negative_max_defer_fails_with_ERANGE)
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));
 }
 
+TEST(open_with_a_nonzero_reserved_field_fails_with_EINVAL)
+{
+	struct wq_attrs open = { .size = sizeof(open), .reserved = 1 };
+
+	ASSERT_EQ(-EINVAL, verb(q_dev(O_RDWR), WQ_IOC_OPEN, &open));
+}
+
 TEST(open_with_a_slack_out_of_range_fails_with_ERANGE)
 {
 	static const __s64 bad[] = { -1, INT64_MIN, WQ_MAX_SLACK + 1LL, INT64_MAX };

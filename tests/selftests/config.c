@@ -6,7 +6,8 @@
 #include "wq_users.h"
 
 #define ALL_SET	(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
-		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES | WQ_ATTR_MAX_PROCESSING)
+		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES | WQ_ATTR_MAX_PROCESSING | \
+		 WQ_ATTR_START_RATE | WQ_ATTR_START_BURST)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, num)	\
@@ -130,6 +131,8 @@ TEST_F(users, config_reports_the_defaults)
 	ASSERT_EQ(WQ_DEFAULT_SLACK, a.c.slack);
 	ASSERT_EQ(0, a.c.max_defer);
 	ASSERT_EQ(0, a.c.max_processing);
+	ASSERT_EQ(0, a.c.start_rate);
+	ASSERT_EQ(WQ_DEFAULT_START_BURST, a.c.start_burst);
 	ASSERT_TRUE(is_limiter(&a, default_limiter, ARRAY_SIZE(default_limiter)));
 }
 
@@ -137,7 +140,7 @@ TEST_F(users, config_reports_what_open_asked_for)
 {
 	int q = open_as_asked(self->name, (struct wq_attrs){
 		.mode = 0604, .max_keys = 77, .lease = 3 * SEC, .slack = 5 * MS,
-		.max_defer = 7 * MS, .max_processing = 9,
+		.max_defer = 7 * MS, .max_processing = 9, .start_rate = 11, .start_burst = 13,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 	});
 	struct attributes a;
@@ -153,6 +156,8 @@ TEST_F(users, config_reports_what_open_asked_for)
 	ASSERT_EQ(5 * MS, q_stat(q).slack);
 	ASSERT_EQ(7 * MS, a.c.max_defer);
 	ASSERT_EQ(9, a.c.max_processing);
+	ASSERT_EQ(11, a.c.start_rate);
+	ASSERT_EQ(13, a.c.start_burst);
 	ASSERT_TRUE(is_limiter(&a, nested, ARRAY_SIZE(nested)));
 	/* each file that may add or get can read the attributes */
 	ASSERT_TRUE(is_same(&a, q_attach(self->name, O_RDONLY)));
@@ -288,6 +293,11 @@ TEST_F(users, set_changes_each_attribute_alone)
 	SET_ALONE(WQ_ATTR_SLACK, slack, WQ_MAX_SLACK);
 	SET_ALONE(WQ_ATTR_MAX_RETRIES, max_retries, WQ_MAX_RETRIES);
 	SET_ALONE(WQ_ATTR_MAX_RETRIES, max_retries, 0);
+	SET_ALONE(WQ_ATTR_START_RATE, start_rate, INT64_MAX);
+	SET_ALONE(WQ_ATTR_START_BURST, start_burst, ~0U);
+	SET_ALONE(WQ_ATTR_START_BURST, start_burst, 1);
+	SET_ALONE(WQ_ATTR_START_RATE, start_rate, 1);
+	SET_ALONE(WQ_ATTR_START_RATE, start_rate, 0);
 	x = c;
 	x.set = WQ_ATTR_LIMITER;
 	x.limiters = addr_of(hourly);
@@ -310,6 +320,7 @@ static struct wq_attrs good(void)
 		.set = ALL_SET, .max_keys = 123,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
 		.lease = 2 * SEC, .slack = 3 * MS, .max_processing = 4,
+		.start_rate = WQ_QPS(5), .start_burst = 6,
 	};
 }
 
@@ -338,6 +349,8 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	}
 	BAD(-EINVAL, max_keys, 0);
 	BAD(-EINVAL, slack, 0);
+	BAD(-EINVAL, start_burst, 0);
+	BAD(-EINVAL, reserved, 1);
 	BAD(-EINVAL, limiters, addr_of(bad_kind));
 	BAD(-ERANGE, max_keys, WQ_MAX_KEYS + 1);
 	BAD(-ERANGE, lease, 1);
@@ -346,6 +359,7 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	BAD(-ERANGE, slack, -1);
 	BAD(-ERANGE, slack, WQ_MAX_SLACK + 1);
 	BAD(-ERANGE, max_retries, WQ_MAX_RETRIES + 1);
+	BAD(-ERANGE, start_rate, 1ULL << 63);
 	BAD(-E2BIG, num_limiters, WQ_MAX_LIMITERS + 1);
 	BAD(-EINVAL, num_limiters, ARRAY_SIZE(nested) - 1);
 	BAD(-EFAULT, limiters, 8);

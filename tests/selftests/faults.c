@@ -375,6 +375,18 @@ static void ready_keys_at_a_ceiling(struct world *w)
 	must(verb(w->q, WQ_IOC_ATTRS, &set));
 }
 
+/* Ten keys can start, as many as call_get_ten() takes. */
+static void ready_keys_with_ten_tokens(struct world *w)
+{
+	struct wq_attrs set = {
+		.size = sizeof(set), .set = WQ_ATTR_START_RATE | WQ_ATTR_START_BURST,
+		.start_rate = 1, .start_burst = 10,
+	};
+
+	ready_keys(w);
+	must(verb(w->q, WQ_IOC_ATTRS, &set));
+}
+
 static void a_ready_long_key(struct world *w)
 {
 	one_long_key(w);
@@ -641,7 +653,7 @@ static int call_get(struct world *w)
 	return q_get_array(w->q, &w->out, 10, 0);
 }
 
-/* A get that failed before has kept no place. */
+/* A get that failed before has kept no place and no token. */
 static int call_get_ten(struct world *w)
 {
 	int ret = call_get(w);
@@ -906,8 +918,9 @@ static int call_set(struct world *w)
 	struct wq_attrs set = {
 		.size = sizeof(set),
 		.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER |
-		       WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_PROCESSING,
-		.max_keys = 30000, .max_processing = 3, .limiters = addr_of(three_limiters),
+		       WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_PROCESSING |
+		       WQ_ATTR_START_RATE,
+		.max_keys = 30000, .max_processing = 3, .start_rate = 4, .limiters = addr_of(three_limiters),
 		.num_limiters = 3, .lease = 2 * HOUR, .slack = MS,
 	};
 	struct wq_attrs now = { .size = sizeof(now) };
@@ -918,10 +931,11 @@ static int call_set(struct world *w)
 		n = verb(w->q, WQ_IOC_ATTRS, &now);
 	while (n == -EFAULT);
 	if (n || now.max_keys != (ret ? 20000 : 30000) || now.num_limiters != (ret ? 1 : 3) ||
-	    now.lease != (ret ? HOUR : 2 * HOUR) || now.max_processing != (ret ? 0 : 3)) {
-		COMMENT("set returned %d: max_keys %u, limiters %u, lease %lld, max_processing %u\n",
+	    now.lease != (ret ? HOUR : 2 * HOUR) || now.max_processing != (ret ? 0 : 3) ||
+	    now.start_rate != (ret ? 0 : 4)) {
+		COMMENT("set returned %d: max_keys %u, limiters %u, lease %lld, max_processing %u, start_rate %llu\n",
 			ret, now.max_keys, now.num_limiters, (long long)now.lease,
-			now.max_processing);
+			now.max_processing, (unsigned long long)now.start_rate);
 		return -EBADMSG;
 	}
 	return ret;
@@ -1299,6 +1313,7 @@ CALL(read_after_a_read) { .setup = one_read_before_others, .call = call_read, .a
 CALL(readv_after_a_read) { .setup = one_read_before_others, .call = call_readv, .again = -ESTALE };
 CALL(get_of_some) { .setup = ready_keys, .call = call_get };
 CALL(get_of_some_at_a_ceiling) { .setup = ready_keys_at_a_ceiling, .call = call_get_ten };
+CALL(get_of_some_at_a_start_rate) { .setup = ready_keys_with_ten_tokens, .call = call_get_ten };
 CALL(get_of_all) { .setup = ready_keys, .call = call_get_all };
 CALL(get_of_the_longest_key) { .setup = a_ready_long_key, .call = call_get };
 CALL(get_of_one_long_key) { .setup = a_ready_long_key, .call = call_get_one };

@@ -401,6 +401,14 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 
 		return verb(rig->fd[1], WQ_IOC_ATTRS, &a);
 	}
+	case WS_RATE: {
+		struct wq_attrs a = {
+			.size = sizeof(a), .set = WQ_ATTR_START_RATE | WQ_ATTR_START_BURST,
+			.start_rate = s->ns ? WQ_QPS(SEC) / s->ns : 0, .start_burst = s->flags,
+		};
+
+		return verb(rig->fd[1], WQ_IOC_ATTRS, &a);
+	}
 	}
 	return 0;
 }
@@ -612,9 +620,10 @@ static bool rig_empty(struct rig *rig)
 {
 	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
 	struct ws_step get = { .verb = WS_GET, .who = 1 };
+	struct ws_step no_rate = { .verb = WS_RATE, .flags = 1 };
 	unsigned int n;
 
-	if (!rig_done_all(rig) || !rig_step(rig, &resume))
+	if (!rig_done_all(rig) || !rig_step(rig, &resume) || !rig_step(rig, &no_rate))
 		return false;
 	for (n = rig->run.m.nready + 1; n; n--)
 		if (!rig_step(rig, &get) || !rig_done_all(rig))
@@ -664,6 +673,8 @@ static const __s64 draw_order[] = {
 static const __s64 draw_order_arg[] = { 1, 2, 3, 7, 16 };
 static const __s64 draw_group_limit[] = { 0, 1, 2, 3 };
 static const __s64 draw_max_processing[] = { 0, 0, 1, 2, 5 };
+static const __s64 draw_start_rate[] = { 0, 0, 0, WQ_QPS(SEC) / WS_START_TOKEN };
+static const __s64 draw_start_burst[] = { 0, 2, 5, 20 };
 static const __s64 draw_max_retries[] = { 0, 0, 0, 1, 2, 3 };
 static const __s64 draw_lease[] = { 0, HOUR };
 static const __s64 draw_slack[] = { 0, 1, WQ_DEFAULT_SLACK };
@@ -704,6 +715,8 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.groups = a->order == WQ_ORDER_PREFIX ? 1 + ws_rnd(&g->seed, 8) : 0,
 		.limit = a->group_limit,
 		.ceiling = a->max_processing,
+		.start_token = a->start_rate ? WS_START_TOKEN : 0,
+		.start_burst = a->start_burst ?: WQ_DEFAULT_START_BURST,
 	};
 	if (ws_rnd(&g->seed, 4)) {
 		rig->p.exponential = true;

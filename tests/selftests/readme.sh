@@ -20,7 +20,9 @@ cleanup() {
 	umount /srv /usr/local/bin /backup
 	busybox rmmod wq_fs
 	wqctl unlink builds
+	wqctl unlink hook
 	wqctl unlink index
+	wqctl unlink jobs
 	wqctl unlink mail
 	wqctl unlink mirrors
 	wqctl unlink photos
@@ -75,6 +77,7 @@ declare -A recipes=(
 	["Order and longest deferral: sh"]=defers
 	["Periodic keys: sh"]=is_due
 	["Keys that are processing at once: sh"]=limits
+	["Keys that start in a time: sh"]=starts_at_a_rate
 	["Leases: console"]=shows
 	["Keys that fail for ever: console"]=shows
 	["Pause: console"]=shows
@@ -119,6 +122,11 @@ is_due() {
 	wqctl ls --due jobs >"$out"
 	has poll "poll@every=5m,jitter=30s" "$(<"$out")"
 	has report "report@at=03:00" "$(<"$out")"
+}
+
+starts_at_a_rate() {
+	as_printed 0 0
+	is start_rate "50 20" "$(q=hook WQCTL=wqctl stats start_rate start_burst)"
 }
 
 # The second command finds no run, as the first one has waited for it.

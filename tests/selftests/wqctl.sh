@@ -906,6 +906,37 @@ test_why_names_the_ceiling_and_set_raises_it() {
 	is max_processing - "$(stats max_processing)"
 }
 
+test_why_names_the_start_rate_and_set_changes_it() {
+	queue --start-rate 1/h
+	consumer 7
+	wq add $q a b
+	wq get --fd 7 >/dev/null
+	because 0 start-rate b
+	holds '.[0].text | test("^it is ready, and the next key starts in .*, as start-rate allows 0.000277778 in a second; to change that: wqctl set --start-rate RATE ")'
+	because 0 start-rate
+	holds '.[0].text | startswith("1 ready key waits: the next key starts in ")'
+	is blocked "1 0 0 1" "$(stats blocked blocked_by_group blocked_by_ceiling blocked_by_rate)"
+	is start_rate "0.000277778 1" "$(stats start_rate start_burst)"
+	status 0 wq set --start-rate 100/s --start-burst 20 $q
+	is start_rate "100 20" "$(stats start_rate start_burst)"
+	status 0 wq set --start-rate 0 $q
+	is start_rate "- -" "$(stats start_rate next_start_ns)"
+	because 0 ready b
+}
+
+test_a_start_rate_is_a_number_in_a_second_minute_or_hour() {
+	local rate
+	for rate in x 1/d -1 1/ 1e3 0.0000000001 9223372037 '' 0; do
+		status 2 wq create --start-rate "$rate" $q
+	done
+	for rate in 0 4294967296 -1 x; do
+		status 2 wq create --start-rate 1 --start-burst "$rate" $q
+	done
+	queue --start-rate 30/m --start-burst 4294967295
+	is start_rate "0.5 4294967295" "$(stats start_rate start_burst)"
+	reports 1 "its start-rate is 0.5, not 0.4" wq create --start-rate 0.4 $q
+}
+
 test_why_prints_why_the_keys_of_a_queue_do_not_run() {
 	queue --max-keys 4
 	because 0 empty
@@ -1231,7 +1262,8 @@ test_metrics_equal_stat() {
 	same("wq_slack_seconds", "0.000050000")
 	labels = "".join(',%s="%s"' % p for p in (("max_keys", st["max_keys"]),
 	    ("limiter", st["limiter"]), ("order", "fifo"), ("max_retries", 0), ("lease", "none"),
-	    ("slack", "50us"), ("max_processing", 0), ("max_defer", "none")))
+	    ("slack", "50us"), ("max_processing", 0),
+	    ("start_rate", "none"), ("start_burst", 1), ("max_defer", "none")))
 	assert m.pop("wq_queue_info{" + name + labels + "}") == "1"
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
 	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st
@@ -1314,7 +1346,8 @@ test_metrics_skip_a_queue_that_unlink_removed_meanwhile() {
 content() { sed -E 's/ (age|due)=[0-9.]+s//; /^(boot|end) /d; /^paused /s/ [0-9.]+s$//'; }
 
 save_queues() { # queues of each order, with keys in each state; descriptors 5 and 6 hold keys
-	status 0 wq create -m 0640 -n 100 --order priority:8 --max-retries 3 --lease 1h --max-processing 9 $q.a
+	status 0 wq create -m 0640 -n 100 --order priority:8 --max-retries 3 --lease 1h \
+		--max-processing 9 --start-rate 99999/h --start-burst 77 $q.a
 	status 0 wq create --order groups:/:1 --max-defer 3s --slack 1ms $q.b
 	status 0 wq create --no-map --limiter exponential:1h:3h,max-wait:2h $q.c
 	exec 5<>/dev/wq 6<>/dev/wq

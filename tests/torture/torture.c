@@ -560,7 +560,8 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
 	    st->blocked <= st->ready && st->ready_groups <= st->ready &&
-	    st->blocked == st->blocked_by_group + st->blocked_by_ceiling &&
+	    st->blocked == st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate &&
+	    st->next_start >= -1 &&
 	    st->parked <= st->max_parked + objects &&
 	    st->parked_dropped + st->parked <= st->parked_total &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&
@@ -2405,6 +2406,11 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	}
 	if (one_in(r, 3))
 		params.max_processing = 1 + below(r, 2 * nr);
+	/* So many that the arena's work does not end. */
+	if (one_in(r, 3)) {
+		params.start_rate = WQ_QPS(10000ULL << below(r, 10));
+		params.start_burst = below(r, 100);
+	}
 	if (one_in(r, 3)) {
 		a->retries = 1 + below(r, 3);
 		params.max_retries = a->retries;

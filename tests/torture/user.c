@@ -379,6 +379,8 @@ static void some_config(struct wq_attrs *config)
 		.slack = 1 + some_time(MS),
 		.max_retries = below(4),
 		.max_processing = below(2) ? 0 : 1 + below(2 * KEYS),
+		.start_rate = below(2) ? 0 : WQ_QPS(10000ULL << below(10)),
+		.start_burst = 1 + below(100),
 	};
 }
 
@@ -685,6 +687,8 @@ static int open_own(const char *name)
 		.max_retries = below(2) ? config.max_retries : 0,
 		.max_defer = below(2) ? 1 + some_time(10 * MS) : 0,
 		.max_processing = config.max_processing,
+		.start_rate = config.start_rate,
+		.start_burst = below(2) ? config.start_burst : 0,
 		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
 		.order = order,
 	};

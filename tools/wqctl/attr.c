@@ -35,7 +35,7 @@ enum change { NEVER, ALWAYS, BY_FILE, LEASED };
  * @help: of the option
  * @kind: what the value is
  * @bit: WQ_ATTR_*
- * @field: offset in struct wq_attrs, of a number or a time
+ * @field: offset in struct wq_attrs, of a number, a time or a rate
  * @change: whether it can be changed later
  * @min: smallest value
  * @max: largest value
@@ -43,7 +43,7 @@ enum change { NEVER, ALWAYS, BY_FILE, LEASED };
  */
 static const struct row {
 	const char *name, *option, *metavar, *help;
-	enum { NUMBER, TIME, PART, ORDER, LIMITER, MODE, USER, GROUP } kind;
+	enum { NUMBER, TIME, RATE, PART, ORDER, LIMITER, MODE, USER, GROUP } kind;
 	uint32_t bit;
 	size_t field;
 	enum change change;
@@ -65,19 +65,31 @@ static const struct row {
 #define NUM_ROWS	(sizeof(rows) / sizeof(*rows))
 #define for_each_row(r)	for ((r) = rows; (r) < rows + NUM_ROWS; (r)++)
 
-/* The value of a number or a time; no number has more than 32 bits, and no time fewer than 64. */
+/* Whether it has 64 bits; all others have 32. */
+static bool is_long(const struct row *r)
+{
+	return r->kind == TIME || r->kind == RATE;
+}
+
+/* Whether it is a value that is copied. */
+static bool is_value(const struct row *r)
+{
+	return r->kind == NUMBER || is_long(r);
+}
+
+/* The value of a number, a time or a rate. */
 static int64_t load(const struct row *r, const struct wq_attrs *attrs)
 {
 	const void *at = (const char *)attrs + r->field;
 
-	return r->kind == TIME ? *(const int64_t *)at : *(const uint32_t *)at;
+	return is_long(r) ? *(const int64_t *)at : *(const uint32_t *)at;
 }
 
 static void store(const struct row *r, struct wq_attrs *attrs, int64_t value)
 {
 	void *at = (char *)attrs + r->field;
 
-	if (r->kind == TIME)
+	if (is_long(r))
 		*(int64_t *)at = value;
 	else
 		*(uint32_t *)at = value;
@@ -118,6 +130,27 @@ static uint32_t parse_group(struct argp_state *state, const char *text)
 					      10, 0, UINT32_MAX);
 }
 
+/* N, N/s, N/m or N/h: per second, minute or hour.  *@rate is the number in 10^9 s, rounded. */
+static bool parse_rate(const char *text, int64_t *rate)
+{
+	static const struct { const char *suffix; unsigned int seconds; } per[] = {
+		{ "", 1 }, { "/s", 1 }, { "/m", 60 }, { "/h", 3600 },
+	};
+	uint64_t value;
+	bool exact;
+	const char *end = parse_decimal(text, WQ_QPS(1), &value, &exact);
+
+	if (!end || !exact || value > INT64_MAX)
+		return false;
+	for (size_t i = 0; i < sizeof(per) / sizeof(*per); i++) {
+		if (strcmp(end, per[i].suffix))
+			continue;
+		*rate = value / per[i].seconds + (value % per[i].seconds * 2 >= per[i].seconds);
+		return true;
+	}
+	return false;
+}
+
 static int64_t parse_value(struct argp_state *state, const struct row *r, const char *text,
 			   bool change)
 {
@@ -126,6 +159,12 @@ static int64_t parse_value(struct argp_state *state, const struct row *r, const 
 
 	if (r->kind == NUMBER)
 		return parse_number(state, r->option, NULL, text, 10, none ? 0 : r->min, r->max);
+	if (r->kind == RATE) {
+		if (!parse_rate(text, &value) || (!value && !none))
+			argp_error(state, "--%s: '%s' is not a rate; for instance 100, 0.5 or 20/m",
+				   r->option, text);
+		return value;
+	}
 	value = parse_duration(state, r->option, text);
 	if ((value || !none) && (value < r->min || value > r->max))
 		argp_error(state, r->max == INT64_MAX ? "--%s: '%s' is too short; the minimum is %s" :
@@ -152,6 +191,7 @@ static error_t parse_attr(int key, char *arg, struct argp_state *state, bool cha
 	switch (r->kind) {
 	case NUMBER:
 	case TIME:
+	case RATE:
 		store(r, &a->attrs, parse_value(state, r, arg, change));
 		break;
 	case MODE:
@@ -231,6 +271,8 @@ static char *value_text(const struct row *r, const struct wq_attrs *attrs,
 		return strdup(order);
 	case TIME:
 		return strdup(value ? exact_time(value) : "none");
+	case RATE:
+		return strdup(value ? decimal_text(value) : "none");
 	default:
 		return asprintf(&text, "%lld", (long long)value) < 0 ? NULL : text;
 	}
@@ -242,6 +284,7 @@ static bool differs(const struct row *r, const struct wq_attrs *asked, const str
 	switch (r->kind) {
 	case NUMBER:
 	case TIME:
+	case RATE:
 		return load(r, asked) != load(r, is);
 	case LIMITER:
 		return asked->num_limiters != is->num_limiters ||
@@ -566,7 +609,7 @@ char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *spe
 		return NULL;
 	for_each_row(r) {
 		/* A queue that was created with a lease stays one of tokens. */
-		if (!r->option || ((r->kind == NUMBER || r->kind == TIME) && !load(r, attrs) &&
+		if (!r->option || (is_value(r) && !load(r, attrs) &&
 				   !(r->bit == WQ_ATTR_LEASE && attrs->set & r->bit)))
 			continue;
 		fprintf(out, "attr %s ", r->option);
@@ -590,6 +633,9 @@ char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *spe
 		case TIME:
 			fputs(exact_time(load(r, attrs)), out);
 			break;
+		case RATE:
+			fputs(decimal_text(load(r, attrs)), out);
+			break;
 		default:
 			fprintf(out, "%lld", (long long)load(r, attrs));
 		}
@@ -607,6 +653,9 @@ static const char *parse_plain(const struct row *r, const char *text, struct wq_
 	if (r->kind == TIME) {
 		if (!parse_time(text, &value))
 			return "the value is not a time";
+	} else if (r->kind == RATE) {
+		if (!parse_rate(text, &value))
+			return "the value is not a rate";
 	} else if (r->kind == MODE ? !parse_digits(text, 8, 0, INT64_MAX, &mode) :
 		   !parse_whole(text, INT64_MIN, INT64_MAX, &value)) {
 		return "the value is not a number";
@@ -666,6 +715,9 @@ void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter
 		} else if (r->kind == TIME) {
 			snprintf(name, sizeof(name), "%s_ns", r->name);
 			json_object_set_new(to, name, value ? json_integer(value) : json_null());
+		} else if (r->kind == RATE) {
+			json_object_set_new(to, r->name, value ? json_string(decimal_text(value)) :
+					    json_null());
 		} else if (r->kind == LIMITER || r->kind == ORDER) {
 			/* A limiter of a kernel module that is gone has no elements. */
 			text = r->kind == LIMITER && !attrs->num_limiters ? NULL :

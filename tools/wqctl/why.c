@@ -112,6 +112,16 @@ static void say_processing(struct why *w, const struct wq_view *v)
 	    v->info.state & WQ_KEY_PARKED ? "; it is parked after that" : "");
 }
 
+/* Until when the start rate holds keys back, and how to change that. */
+static const char *start_text(const struct why *w)
+{
+	static char text[256];
+
+	snprintf(text, sizeof(text), "the next key starts in %s, as start-rate allows %s in a second; to change that: wqctl set --start-rate RATE %s",
+		 time_text(w->st.next_start), decimal_text(w->cfg.start_rate), w->name);
+	return text;
+}
+
 static void say_parked(struct why *w, const struct wq_view *v, const char *key)
 {
 	char reason[4 * WQ_MAX_REASON + 16] = "";
@@ -165,6 +175,8 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 	if (w->st.blocked_by_ceiling && w->st.blocked == w->st.ready)
 		say(w, "max-processing", "%u key%s in processing, as many as max-processing allows; to change that: wqctl set --max-processing N %s",
 		    w->st.processing, S(w->st.processing), w->name);
+	else if (w->st.blocked_by_rate && w->st.blocked == w->st.ready)
+		say(w, "start-rate", "it is ready, and %s", start_text(w));
 	else if (group && w->cfg.group_limit && busy >= w->cfg.group_limit)
 		say(w, "group-limit", "its group '%s' has %" PRIu64 " key%s in processing, which is the limit",
 		    key_text(own->key, group), busy, S(busy));
@@ -227,6 +239,9 @@ static int why_queue(struct why *w)
 			say(w, "max-processing", "%u ready key%s wait%s for the end of a run: %u %s in processing, as many as max-processing allows; to change that: wqctl set --max-processing N %s",
 			    st->ready, S(st->ready), st->ready == 1 ? "s" : "", st->processing,
 			    st->processing == 1 ? "is" : "are", w->name);
+		else if (st->blocked == st->ready && st->blocked_by_rate)
+			say(w, "start-rate", "%u ready key%s wait%s: %s", st->ready, S(st->ready),
+			    st->ready == 1 ? "s" : "", start_text(w));
 		else if (st->blocked == st->ready)
 			say(w, "group-limit", "%u ready key%s, all beyond the limits of their groups; see wqctl groups %s",
 			    st->ready, S(st->ready), w->name);

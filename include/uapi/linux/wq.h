@@ -156,6 +156,7 @@
 #define WQ_MIN_LEASE	1000000		/* ns, the smallest wq_attrs.lease other than 0 */
 #define WQ_MAX_GIVEN_BACK 63		/* the largest count of runs given back in a row */
 #define WQ_DEFAULT_SLACK 50000		/* ns, wq_attrs.slack 0 */
+#define WQ_DEFAULT_START_BURST	1	/* wq_attrs.start_burst 0 */
 #define WQ_MAX_SLACK	1000000000	/* ns, the largest wq_attrs.slack */
 #define WQ_MAP_COUNTERS	1008		/* counters of a queue's map */
 #define WQ_MAX_RETRIES	65535		/* the largest wq_attrs.max_retries */
@@ -402,6 +403,8 @@ struct wq_limiter_spec {
 #define WQ_ATTR_ORDER_ARG	(1U << 10)
 #define WQ_ATTR_GROUP_LIMIT	(1U << 11)
 #define WQ_ATTR_MAX_PROCESSING	(1U << 12)
+#define WQ_ATTR_START_RATE	(1U << 13)
+#define WQ_ATTR_START_BURST	(1U << 14)
 
 /**
  * struct wq_attrs - the attributes of a queue.
@@ -458,6 +461,11 @@ struct wq_limiter_spec {
  *	O_WRONLY or O_RDWR, and O_NONBLOCK, of the new descriptor.  Else must be 0
  * @max_processing: the ceiling: how many keys can be processing at once, of all groups together;
  *	0: no limit.  If more keys are processing after a change, their runs go on
+ * @start_rate: how many keys can start in 10^9 seconds, WQ_QPS(n) for n keys a second, as the rate
+ *	of a BUCKET; below 2^63.  0: no limit
+ * @start_burst: tokens of the bucket of @start_rate; 0: WQ_DEFAULT_START_BURST.  With @start_rate,
+ *	the bucket must fill up in less than 2^63 ns
+ * @reserved: must be 0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
  * not 0, and with WQ_OPEN_NO_MAP for a queue without a map.  With @order DELIMITER it also asks for
@@ -500,6 +508,15 @@ struct wq_limiter_spec {
  * and at once when the run is given back.  The rules of keys that a group blocks apply to keys that
  * the ceiling blocks.
  *
+ * The start rate belongs to all orders.  Each get that hands a key out takes a token of a bucket,
+ * which holds @start_burst tokens, is full at first, and receives @start_rate tokens in 10^9
+ * seconds.  So at most @start_burst + @start_rate * t / 10^9 keys start in any t seconds.  While
+ * the bucket is empty, all ready keys are blocked, also those that were given back.  When the next
+ * token comes, at most @slack later, a waiting get takes a key.  A get that fails to return its key
+ * returns the token.  The time is CLOCK_MONOTONIC, so no token comes while the machine is
+ * suspended.  After a change the bucket keeps its tokens, as far as there is room; a queue without
+ * a start rate gets a full one.  With a @max_processing, keys beyond it take no token.
+ *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
  *  EISCONN    the file is bound already, or another thread is binding it.  A file of wqueue: a
@@ -508,7 +525,7 @@ struct wq_limiter_spec {
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
  *             - a directory: @name is empty, or @fd has another bit
- *             - @set, @uid, @gid, @fd without SAME, or another field with it is not 0
+ *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
  *             - @order is unknown, or does not use @order_arg or @group_limit, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
  *               kind, a field that its kind does not use, a MAX_OF of 0 limiters, or a limiter
@@ -517,6 +534,7 @@ struct wq_limiter_spec {
  *  ERANGE     - @mode has bits besides 0777
  *             - a number or a time is out of the range that its description above states
  *             - a delay of a limiter is negative, or a bucket's rate is out of its range
+ *             - a bucket takes 2^63 ns or longer to fill up
  *  EFAULT     the limiters can't be read
  *  EBADF      SAME: @fd is no descriptor of a file that is bound
  *  ENOENT     no queue has this name, and WQ_OPEN_CREATE is not set
@@ -539,7 +557,7 @@ struct wq_limiter_spec {
  * Errors of WQ_IOC_ATTRS; all but the first and EFAULT only if @set is not 0:
  *  EINVAL     - @flags is not 0
  *             - @set has an unknown bit, or that of an attribute that can't be changed
- *             - @max_keys or @slack is 0
+ *             - @max_keys, @slack or @start_burst is 0
  *             - @lease is not 0, and the queue was created without a lease
  *             - the limiters are not valid, see WQ_IOC_OPEN
  *  E2BIG, ERANGE  as of WQ_IOC_OPEN
@@ -576,6 +594,9 @@ struct wq_attrs {
 	__u32 max_retries;
 	__u32 fd;
 	__u32 max_processing;
+	__aligned_u64 start_rate;
+	__u32 start_burst;
+	__u32 reserved;
 };
 
 /**
@@ -1023,8 +1044,8 @@ struct wq_hist {
  * @kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
  * @disabled: number of disabled keys
  * @waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
- * @blocked: ready keys that gets can have only when other runs have ended: the sum of
- *	@blocked_by_group and @blocked_by_ceiling
+ * @blocked: ready keys that gets can have only later: the sum of @blocked_by_group,
+ *	@blocked_by_ceiling and @blocked_by_rate
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
  *	back and is ahead of all others counts neither here nor in @ready_by_priority
  * @ready_by_priority: in: address of __u32[WQ_PRIORITIES], or 0.  Element i receives the number of
@@ -1035,6 +1056,9 @@ struct wq_hist {
  * @blocked_by_group: ready keys beyond the limits of their groups, see wq_attrs.group_limit.  A
  *	kernel module's own order can block keys, too
  * @blocked_by_ceiling: other ready keys, beyond wq_attrs.max_processing
+ * @blocked_by_rate: other ready keys, which wait for a token of wq_attrs.start_rate
+ * @reserved: 0
+ * @next_start: ns until there is a token; 0: there is one; -1: the queue has no start rate
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1100,6 +1124,9 @@ struct wq_stat {
 	__u32 ended_sources;
 	__u32 blocked_by_group;
 	__u32 blocked_by_ceiling;
+	__u32 blocked_by_rate;
+	__u32 reserved;
+	__s64 next_start;
 };
 
 #define WQ_PRIORITY_UNUSED	0xffffffffu	/* in wq_stat.ready_by_priority */

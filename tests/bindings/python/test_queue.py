@@ -1427,18 +1427,21 @@ class Controls(Case):
         limiter = wq.max_of(wq.exponential(2, 100), wq.max_wait(wq.bucket(0.5, 7), 5))
         with self.named("python-set", permissions=0o640, max_keys=99, lease=7, slack=0.5,
                      max_defer=3, order=wq.Order.PRIORITY, order_arg=wq.NO_AGEING, max_retries=4,
-                     max_processing=6, limiter=limiter) as q:
+                     max_processing=6, start_rate=7.5, start_burst=8, limiter=limiter) as q:
             before = q.attrs()
             self.assertEqual(wq.Attributes(
                 limiter=limiter, name="python-set", mode=0o640, uid=0, gid=0, max_keys=99,
                 lease=7 * 10 ** 9, slack=5 * 10 ** 8, max_defer=3 * 10 ** 9,
                 order=wq.Order.PRIORITY,
-                order_arg=wq.NO_AGEING, group_limit=0, max_retries=4, max_processing=6), before)
+                order_arg=wq.NO_AGEING, group_limit=0, max_retries=4, max_processing=6,
+                start_rate=75 * 10 ** 8, start_burst=8), before)
             q.set_attrs()
             self.assertEqual(before, q.attrs())
             changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 ({"max_keys": 5}, {"max_keys": 5}), ({"max_retries": 0}, {"max_retries": 0}),
                 ({"max_processing": 0}, {"max_processing": 0}),
+                ({"start_burst": 5}, {"start_burst": 5}),
+                ({"start_rate": 0.25}, {"start_rate": 25 * 10 ** 7}),
                 ({"lease": 2.5}, {"lease": 25 * 10 ** 8}),
                 ({"slack": 0.25}, {"slack": 25 * 10 ** 7}),
                 ({"limiter": wq.fast_slow(1, 2, 3)}, {"limiter": wq.fast_slow(1, 2, 3)})]
@@ -1589,6 +1592,17 @@ class Opens(Case):
                 q.set_attrs(max_processing=2)
                 with q.get(timeout=0) as two:
                     self.assertEqual("b", two.text)
+        with wq.open(start_rate=1 / 86400) as q:
+            q.add_many(["a", "b"])
+            with q.get(timeout=0):
+                pass
+            self.assertEqual((1, 1), (q.stat().blocked, q.stat().blocked_by_rate))
+            self.assertGreater(q.stat().next_start, 86000 * 10 ** 9)
+            with self.raises(BlockingIOError, errno.EAGAIN):
+                q.get(timeout=0)
+            q.set_attrs(start_rate=0)
+            with q.get(timeout=0) as two:
+                self.assertEqual("b", two.text)
 
     def test_numbers_beyond_their_fields_raise(self) -> None:
         for number in (-1, 2 ** 32 + 1):
@@ -1596,6 +1610,7 @@ class Opens(Case):
                 lambda: wq.open(max_keys=number), lambda: wq.open(max_retries=number),
                 lambda: wq.open(group_limit=number), lambda: wq.open(order_arg=number),
                 lambda: wq.open(max_processing=number),
+                lambda: wq.open(start_rate=1, start_burst=number),
                 lambda: wq.fast_slow(1, 1, number), lambda: wq.bucket(1, number),
                 lambda: self.q.get_many(number), lambda: self.q.kick(most=number)]
             for call in calls:

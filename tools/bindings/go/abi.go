@@ -28,10 +28,13 @@ const (
 	cAttrOrder          = 512
 	cAttrOrderArg       = 1024
 	cAttrSlack          = 64
+	cAttrStartBurst     = 16384
+	cAttrStartRate      = 8192
 	cAttrUid            = 2
 	cDefaultAgeing      = 16
 	cDefaultKeys        = 65536
 	cDefaultSlack       = 50000
+	cDefaultStartBurst  = 1
 	cDevice             = "/dev/wq"
 	cDirectory          = "/dev/wqueue"
 	cDoneGet            = 1
@@ -283,10 +286,13 @@ type cAttrs struct {
 	maxRetries    uint32
 	fd            uint32
 	maxProcessing uint32
+	startRate     uint64
+	startBurst    uint32
+	reserved      uint32
 }
 
 var (
-	_ = same[unsafe.Sizeof(cAttrs{})-152]
+	_ = same[unsafe.Sizeof(cAttrs{})-168]
 	_ = same[unsafe.Offsetof(cAttrs{}.size)-0]
 	_ = same[unsafe.Sizeof(cAttrs{}.size)-4]
 	_ = same[unsafe.Offsetof(cAttrs{}.flags)-4]
@@ -325,6 +331,12 @@ var (
 	_ = same[unsafe.Sizeof(cAttrs{}.fd)-4]
 	_ = same[unsafe.Offsetof(cAttrs{}.maxProcessing)-148]
 	_ = same[unsafe.Sizeof(cAttrs{}.maxProcessing)-4]
+	_ = same[unsafe.Offsetof(cAttrs{}.startRate)-152]
+	_ = same[unsafe.Sizeof(cAttrs{}.startRate)-8]
+	_ = same[unsafe.Offsetof(cAttrs{}.startBurst)-160]
+	_ = same[unsafe.Sizeof(cAttrs{}.startBurst)-4]
+	_ = same[unsafe.Offsetof(cAttrs{}.reserved)-164]
+	_ = same[unsafe.Sizeof(cAttrs{}.reserved)-4]
 )
 
 type cAdd struct {
@@ -593,10 +605,13 @@ type cStat struct {
 	endedSources     uint32
 	blockedByGroup   uint32
 	blockedByCeiling uint32
+	blockedByRate    uint32
+	reserved         uint32
+	nextStart        int64
 }
 
 var (
-	_ = same[unsafe.Sizeof(cStat{})-560]
+	_ = same[unsafe.Sizeof(cStat{})-576]
 	_ = same[unsafe.Offsetof(cStat{}.size)-0]
 	_ = same[unsafe.Sizeof(cStat{}.size)-4]
 	_ = same[unsafe.Offsetof(cStat{}.flags)-4]
@@ -705,6 +720,12 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.blockedByGroup)-4]
 	_ = same[unsafe.Offsetof(cStat{}.blockedByCeiling)-556]
 	_ = same[unsafe.Sizeof(cStat{}.blockedByCeiling)-4]
+	_ = same[unsafe.Offsetof(cStat{}.blockedByRate)-560]
+	_ = same[unsafe.Sizeof(cStat{}.blockedByRate)-4]
+	_ = same[unsafe.Offsetof(cStat{}.reserved)-564]
+	_ = same[unsafe.Sizeof(cStat{}.reserved)-4]
+	_ = same[unsafe.Offsetof(cStat{}.nextStart)-568]
+	_ = same[unsafe.Sizeof(cStat{}.nextStart)-8]
 )
 
 type cControl struct {

@@ -29,6 +29,8 @@ type Stat struct {
 	Blocked          int
 	BlockedByGroup   int
 	BlockedByCeiling int
+	BlockedByRate    int
+	NextStart        time.Duration
 	ReadyGroups      int
 	Oldest           time.Duration
 	Processing       int
@@ -90,6 +92,8 @@ func (s *cStat) public() Stat {
 		Blocked:          int(s.blocked),
 		BlockedByGroup:   int(s.blockedByGroup),
 		BlockedByCeiling: int(s.blockedByCeiling),
+		BlockedByRate:    int(s.blockedByRate),
+		NextStart:        time.Duration(s.nextStart),
 		ReadyGroups:      int(s.readyGroups),
 		Oldest:           time.Duration(s.oldest),
 		Processing:       int(s.processing),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -331,6 +332,23 @@ func TestMaxProcessingHoldsKeysBack(t *testing.T) {
 	equal(t, "blocked keys", [2]int{st.Blocked, st.BlockedByCeiling}, [2]int{1, 1})
 	ok(t, a.Done())
 	ok(t, take(t, q, "b").Done())
+}
+
+func TestStartRateHoldsKeysBack(t *testing.T) {
+	q := private(t, Attrs{StartRate: 1. / 86400, StartBurst: 2})
+	add(t, q, "a", "b", "c")
+	ok(t, take(t, q, "a").Done())
+	ok(t, take(t, q, "b").Done())
+	st, err := q.Stat()
+	ok(t, err)
+	equal(t, "blocked keys", [2]int{st.Blocked, st.BlockedByRate}, [2]int{1, 1})
+	if st.NextStart < 23*time.Hour || st.NextStart > 24*time.Hour {
+		t.Errorf("the next start is in %v", st.NextStart)
+	}
+	for _, rate := range []float64{-1, math.NaN(), math.Inf(1), 1e10} {
+		_, err := New(Attrs{StartRate: rate})
+		equal(t, "error", errors.Is(err, syscall.ERANGE), true)
+	}
 }
 
 func TestLimitersReachTheKernel(t *testing.T) {

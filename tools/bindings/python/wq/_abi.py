@@ -20,6 +20,7 @@ WQ_MAX_NESTED = 4
 WQ_MIN_LEASE = 1000000
 WQ_MAX_GIVEN_BACK = 63
 WQ_DEFAULT_SLACK = 50000
+WQ_DEFAULT_START_BURST = 1
 WQ_MAX_SLACK = 1000000000
 WQ_MAP_COUNTERS = 1008
 WQ_MAX_RETRIES = 65535
@@ -54,6 +55,8 @@ WQ_ATTR_ORDER = 512
 WQ_ATTR_ORDER_ARG = 1024
 WQ_ATTR_GROUP_LIMIT = 2048
 WQ_ATTR_MAX_PROCESSING = 4096
+WQ_ATTR_START_RATE = 8192
+WQ_ATTR_START_BURST = 16384
 WQ_DONE_GET = 1
 WQ_HELD_BY_KERNEL = 4294967295
 WQ_DO_QUERY = 0
@@ -346,6 +349,9 @@ class wq_stat(Structure):
         ("ended_sources", c_uint32),
         ("blocked_by_group", c_uint32),
         ("blocked_by_ceiling", c_uint32),
+        ("blocked_by_rate", c_uint32),
+        ("reserved", c_uint32),
+        ("next_start", c_int64),
     ]
     size: int
     flags: int
@@ -401,6 +407,9 @@ class wq_stat(Structure):
     ended_sources: int
     blocked_by_group: int
     blocked_by_ceiling: int
+    blocked_by_rate: int
+    reserved: int
+    next_start: int
 
 
 class wq_key_info(Structure):
@@ -559,6 +568,9 @@ class wq_attrs(Structure):
         ("max_retries", c_uint32),
         ("fd", c_uint32),
         ("max_processing", c_uint32),
+        ("start_rate", c_uint64),
+        ("start_burst", c_uint32),
+        ("reserved", c_uint32),
     ]
     size: int
     flags: int
@@ -579,6 +591,9 @@ class wq_attrs(Structure):
     max_retries: int
     fd: int
     max_processing: int
+    start_rate: int
+    start_burst: int
+    reserved: int
 
 
 class wq_queue(Structure):
@@ -798,8 +813,8 @@ class Stat:
     kicked: keys that WQ_DO_KICK made ready, or that it kept from being parked
     disabled: number of disabled keys
     waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
-    blocked: ready keys that gets can have only when other runs have ended: the sum of
-        blocked_by_group and blocked_by_ceiling
+    blocked: ready keys that gets can have only later: the sum of blocked_by_group,
+        blocked_by_ceiling and blocked_by_rate
     ready_groups: in a queue with groups: number of groups with ready keys. A key that was given
         back and is ahead of all others counts neither here nor in ready_by_priority
     sources: number of sources that are attached, see <linux/wq_source.h>
@@ -807,6 +822,8 @@ class Stat:
     blocked_by_group: ready keys beyond the limits of their groups, see wq_attrs.group_limit. A
         kernel module's own order can block keys, too
     blocked_by_ceiling: other ready keys, beyond wq_attrs.max_processing
+    blocked_by_rate: other ready keys, which wait for a token of wq_attrs.start_rate
+    next_start: ns until there is a token; 0: there is one; -1: the queue has no start rate
     """
 
     name: str
@@ -860,6 +877,8 @@ class Stat:
     ended_sources: int
     blocked_by_group: int
     blocked_by_ceiling: int
+    blocked_by_rate: int
+    next_start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -993,6 +1012,7 @@ class Attributes:
     """The attributes of a queue, which open() describes. Times are ns.
 
     limiter: the parts of the limiter
+    start_rate: starts in 10^9 seconds
     """
 
     limiter: tuple[LimiterSpec, ...]
@@ -1009,6 +1029,8 @@ class Attributes:
     group_limit: int
     max_retries: int
     max_processing: int
+    start_rate: int
+    start_burst: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1045,13 +1067,13 @@ MODELS = ((8, 8), (4, 4), (4, 8))
 SIZES = (
     (wq_item, (1088, 1080, 1080)),
     (wq_hist, (96, 96, 96)),
-    (wq_stat, (560, 560, 560)),
+    (wq_stat, (576, 576, 576)),
     (wq_key_info, (120, 120, 120)),
     (wq_view, (152, 140, 144)),
     (wq_items, (80, 68, 72)),
     (wq_info, (80, 80, 80)),
     (wq_limiter_spec, (32, 32, 32)),
-    (wq_attrs, (152, 152, 152)),
+    (wq_attrs, (168, 168, 168)),
     (wq_queue, (120, 120, 120)),
     (wq_source_op, (112, 112, 112)),
     (wq_fs_args, (32, 32, 32)),

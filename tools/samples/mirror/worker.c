@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The consumer: gets keys, and makes the mirror equal to the source at each of them.
+ * worker SRC DST: makes the directory DST equal to SRC at the keys of standard input, each with a
+ * NUL at its end.  It is a command of wqctl run --batch.
  *
- * A worker does not know what happened to a path; it compares the two trees as they are
- * now.  A change during the run adds the key again, and the queue hands it out once more
- * after the run.  A worker can be killed at any point: another one gets its keys and
- * starts from what it finds.  So the work is idempotent, as a queue requires.
+ * A key is a path relative to both; "." is the top.  It means that the two trees may differ there,
+ * not how.  A key with a slash at its end is a directory with all below it; "/" is the whole tree.
  *
- * A key that fails is retried without a limit, with the delays of the queue's limiter.
- * No event reports when an unreadable file becomes readable.
+ * The trees are compared as they are now.  A change during the run adds the key again, and the
+ * queue hands it out once more after the run.  A worker can be killed at any point: another one
+ * gets its keys and starts from what it finds.  So the work is idempotent, as a queue requires.
  *
  * The queue is the only lock: only the worker that holds a key changes the mirror at its
  * path.  If another path has to be changed first (the directory of a new file, the files
@@ -21,18 +21,24 @@
 #include <dirent.h>
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "mirror.h"
+#include <libwq.h>
 
-#define KEYS_AT_ONCE	16
+/* A directory at the top of DST for incomplete files. */
+#define PRIVATE_DIR	".wq-mirror"
+
+#define OUTCOMES	3	/* the descriptor of wqctl run --outcome-fd */
 
 /* Results of work on a key, besides 0 and a negative errno. */
 enum {
@@ -48,8 +54,27 @@ struct place {
 };
 
 static int queue;
+static int src_fd, dst_fd;	/* the tops of the trees */
 static int private_fd;		/* PRIVATE_DIR */
 static char temp[16];		/* name of this worker's file in PRIVATE_DIR */
+static unsigned long copied, bytes, removed;
+
+/* Whether a path is gone, or one of its directories is. */
+static bool is_gone(int err)
+{
+	return err == ENOENT || err == ENOTDIR || err == ELOOP;
+}
+
+/* Open the directory @path below @top, without following symbolic links. */
+static int open_below(int top, const char *path)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
+	};
+
+	return syscall(SYS_openat2, top, path, &how, sizeof(how));
+}
 
 /*
  * Read the status of @path below @top.  If its parent is not a directory, nothing is at
@@ -127,7 +152,7 @@ static int move_in(const struct stat *st, const struct place *to)
 	if (!err && renameat(private_fd, temp, to->dir, to->name) < 0)
 		err = is_gone(errno) ? LOOK_AGAIN : -errno;
 	if (!err)
-		work->copied++;
+		copied++;
 	return err;
 }
 
@@ -152,7 +177,7 @@ static int copy_bytes(int from, int to)
 	ssize_t n;
 
 	while ((n = sendfile(to, from, NULL, 1 << 20)) > 0)
-		work->bytes += n;
+		bytes += n;
 	return n < 0 ? -errno : 0;
 }
 
@@ -302,7 +327,6 @@ static int add_entries(const char *path, const struct place *of, const struct pl
 		if (len > WQ_MAX_KEY) {
 			warnx("%.60s...: not mirrored, because the path is longer than %d bytes",
 			      child, WQ_MAX_KEY);
-			work->skipped++;
 			continue;
 		}
 		if (wq_items_put(&keys, child, len, 0) < 0)
@@ -323,7 +347,7 @@ static int remove_dir(const char *path, const struct place *p)
 	int err;
 
 	if (!unlinkat(p->dir, p->name, AT_REMOVEDIR)) {
-		work->removed++;
+		removed++;
 		return 0;
 	}
 	if (errno != ENOTEMPTY)
@@ -336,7 +360,7 @@ static int remove_file(const struct place *p)
 {
 	if (unlinkat(p->dir, p->name, 0) < 0)
 		return is_gone(errno) ? LOOK_AGAIN : -errno;
-	work->removed++;
+	removed++;
 	return 0;
 }
 
@@ -462,12 +486,14 @@ static int reconcile(const char *path, bool whole)
  * The path of a key, and whether it is a directory with all below it.  Other programs can add keys,
  * too: no key may lead out of the two trees.
  */
-static bool is_valid(const struct wq_view *key, char *path, bool *whole)
+static bool is_valid(const char *key, char *path, bool *whole)
 {
+	size_t len = strlen(key);
 	const char *name;
-	size_t len = key->len;
 
-	memcpy(path, key->key, len);
+	if (!len || len > WQ_MAX_KEY)
+		return false;
+	memcpy(path, key, len);
 	*whole = path[len - 1] == '/';
 	if (*whole && len == 1)
 		path[0] = '.';
@@ -476,113 +502,62 @@ static bool is_valid(const struct wq_view *key, char *path, bool *whole)
 	path[len] = '\0';
 	name = strrchr(path, '/');
 	name = name ? name + 1 : path;
-	return strlen(path) == len && *name && strcmp(name, "..") &&
-		(strcmp(name, ".") || name == path) && strcmp(path, PRIVATE_DIR);
+	return *name && strcmp(name, "..") && (strcmp(name, ".") || name == path) &&
+		strcmp(path, PRIVATE_DIR);
 }
 
-static atomic_llong *failed_at(const struct wq_view *key)
+static void handle(const char *key)
 {
-	const unsigned char *byte = key->key;
-	unsigned int hash = 5381;
-	size_t i;
-
-	for (i = 0; i < key->len; i++)
-		hash = hash * 33 + byte[i];
-	return &work->failed_at[hash % (sizeof(work->failed_at) / sizeof(*work->failed_at))];
-}
-
-static long long now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000LL + ts.tv_nsec / 1000;
-}
-
-/*
- * Count a retry, and the time since the failure.  A failure without a time is one that the
- * kernel counted, because the key was given back twice in a row.
- */
-static void count_retry(const struct wq_view *key)
-{
-	long long failed = atomic_exchange(failed_at(key), 0);
-	unsigned int n = key->info.failures - 1;
-
-	if (n >= MAX_RETRIES || !failed)
-		return;
-	work->retries[n].count++;
-	work->retries[n].waited += now_us() - failed;
-}
-
-static void report_failure(const struct wq_view *key, const char *path, int err)
-{
-	work->failures++;
-	*failed_at(key) = now_us();
-	/* Only the first failure of a key, or its retries would hide other messages. */
-	if (!key->info.failures)
-		warnx("%s: %s; it is retried with a growing delay", path, strerror(-err));
-}
-
-/* Process a key, and put it and its outcome into @done. */
-static int handle(const struct wq_view *key, struct wq_items *done)
-{
-	unsigned int outcome = WQ_OUTCOME_FORGET;
 	char path[WQ_MAX_KEY + 1];
-	int64_t delay = 0;
 	bool whole;
 	int err = 0;
 
-	if (key->info.failures)
-		count_retry(key);
-	if (is_valid(key, path, &whole)) {
+	if (is_valid(key, path, &whole))
 		err = reconcile(path, whole);
-	} else {
-		warnx("ignored a key that is not a path in the tree: %.60s", path);
-		work->skipped++;
-	}
+	else
+		warnx("ignored a key that is not a path in the tree: %.60s", key);
 	if (err < 0) {
-		report_failure(key, path, err);
-		outcome = WQ_OUTCOME_RETRY;
+		warnx("%s: %s", path, strerror(-err));
+		dprintf(OUTCOMES, "retry %s%c", key, '\0');
 	} else if (err) {
-		outcome = WQ_OUTCOME_AFTER;
-		delay = 1000000;
+		dprintf(OUTCOMES, "after 1ms %s%c", key, '\0');
 	}
-	return wq_items_put_done(done, key->key, key->len, key->token, delay, outcome);
 }
 
-int worker(unsigned int slot)
+static int open_top(const char *path)
 {
-	struct wq_items keys = WQ_ITEMS_INIT, done = WQ_ITEMS_INIT;
-	struct wq_view key;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	/* Open it again: with an inherited file all workers would be one consumer. */
-	queue = wq_open(queue_name, O_RDWR, 0, 0);
+	if (fd < 0)
+		err(1, "%s", path);
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = getenv("WQ_QUEUE");
+	size_t size = 0;
+	char *key = NULL;
+
+	if (argc != 3 || !name) {
+		fputs("usage: wqctl run --batch N --stdin --null --outcome-fd 3 QUEUE -- worker SRC DST\n",
+		      stderr);
+		return 2;
+	}
+	src_fd = open_top(argv[1]);
+	dst_fd = open_top(argv[2]);
+	umask(0);
+	queue = wq_open(name, O_WRONLY, 0, 0);
+	if (queue < 0)
+		err(1, "%s", name);
+	if (mkdirat(dst_fd, PRIVATE_DIR, 0700) < 0 && errno != EEXIST)
+		err(1, PRIVATE_DIR);
 	private_fd = openat(dst_fd, PRIVATE_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (queue < 0 || private_fd < 0) {
-		warn("can't start a worker");
-		return 1;
-	}
-	snprintf(temp, sizeof(temp), "%u", slot);
-
-	for (;;) {
-		if (wq_done_get_many(queue, &done, &keys, KEYS_AT_ONCE, WQ_FOREVER) < 0 &&
-		    errno != EINTR)
-			break;
-		while (wq_items_next(&done, &key)) {
-			if (key.result < 0) {
-				warnx("can't end the run of a key: %s", strerror(-key.result));
-				return 1;
-			}
-		}
-		wq_items_reset(&done);
-		while (wq_items_next(&keys, &key))
-			if (handle(&key, &done) < 0) {
-				warn(NULL);
-				return 1;
-			}
-	}
-	if (errno == ESHUTDOWN)
-		return 0;
-	warn("can't get a key");
-	return 1;
+	if (private_fd < 0)
+		err(1, PRIVATE_DIR);
+	snprintf(temp, sizeof(temp), "%d", getpid());
+	while (getdelim(&key, &size, '\0', stdin) > 0)
+		handle(key);
+	printf("copied %lu\nbytes %lu\nremoved %lu\n", copied, bytes, removed);
+	return ferror(stdin) || fflush(stdout);
 }

@@ -59,7 +59,7 @@ VALUE(MAX_PROCESSING, NUMBER, max_processing, max_processing, 1, U32_MAX, 0,
 	"number of keys that can be processing at once, of all groups together (default: no limit); after a change to fewer, runs in progress go on")
 VALUE(START_RATE, RATE, start_rate, start_rate, 1, S64_MAX, 0,
 	ORDERS_ALL, ALWAYS, "start-rate", "RATE",
-	"keys that can start in a second, or with /m or /h in a minute or an hour, for instance 100, 0.5 or 20/m (default: no limit); see --start-burst")
+	"number of keys, also with a fraction, that can start in a second, or with /m or /h in a minute or an hour (default: no limit); see --start-burst")
 VALUE(START_BURST, NUMBER, start_burst, start_burst, 1, U32_MAX, WQ_DEFAULT_START_BURST,
 	ORDERS_ALL, ALWAYS, "start-burst", "N",
 	"with --start-rate: number of keys that can start at once after a time without starts (default: 1)")

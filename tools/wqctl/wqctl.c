@@ -250,7 +250,7 @@ static const struct command commands[] = {
 			{ "every", OPT_EVERY, "TIME", 0,
 			  "the key is periodic: it is due at the multiples of this time since 1970, which is whole seconds up to 1000d; wqctl run --periodic runs it", 0 },
 			{ "at", OPT_AT, "HH:MM", 0,
-			  "the key is due once a day at this local time; with --every up to 1d also each TIME after that, up to the next day", 0 },
+			  "the key is due once a day at this local time; and if there is an --every of up to 1d, also each TIME after that, up to the next day", 0 },
 			{ "jitter", OPT_JITTER, "TIME", 0,
 			  "with --every or --at: each run is later by up to this, which the key and the time determine", 0 },
 			{ "skip-late", OPT_SKIP_LATE, NULL, 0,

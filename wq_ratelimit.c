@@ -348,12 +348,16 @@ void wq_tokens_return(struct wq_tokens *t)
 	t->full.part -= t->token.part - (borrow ? t->rate : 0);
 }
 
-static bool has_tokens(const struct wq_tokens *t, s64 now, u32 n)
+/* Take the tokens that arrive in @span, if the bucket has them: *@full moves. */
+static bool span_take(const struct wq_tokens *t, struct wq_exact_time *full,
+		      const struct wq_exact_time *span, s64 now)
 {
-	struct wq_exact_time from = full_from(t, now), full;
+	struct wq_exact_time sum = *full;
 
-	return span_mul(&full, &t->token, n, t->rate) && span_add(&full, &from, t->rate) &&
-	       !debt_at(t, &full, now);
+	if (!span_add(&sum, span, t->rate) || debt_at(t, &sum, now))
+		return false;
+	*full = sum;
+	return true;
 }
 
 /* A new bucket replaces @old, and keeps its tokens as far as it has room for them. */
@@ -366,18 +370,31 @@ void wq_tokens_keep(struct wq_tokens *t, const struct wq_tokens *old, s64 now)
 	span_add(&t->full, &at, t->rate);
 }
 
-/* How many tokens a bucket with a rate has, but at most @most. */
+/*
+ * How many tokens a bucket with a rate has, but at most @most.  The steps are twice the bits of the
+ * result: twice as many tokens as long as the bucket has them, then half as many.
+ */
 u32 wq_tokens_count(const struct wq_tokens *t, s64 now, u32 most)
 {
-	u32 n = 0;
-	int bit;
+	struct wq_exact_time full = full_from(t, now), step = t->token, twice, probe;
+	u32 n = 0, bit = 1;
 
-	/* This is mostly the answer. */
-	if (has_tokens(t, now, most))
-		return most;
-	for (bit = fls(most) - 1; bit >= 0; bit--)
-		if (has_tokens(t, now, n | BIT(bit)))
-			n |= BIT(bit);
+	if (!most)
+		return 0;
+	/* @step is the time of @bit tokens. */
+	for (; bit <= most - bit; bit *= 2, step = twice) {
+		twice = step;
+		probe = full;
+		if (!span_add(&twice, &step, t->rate) || !span_take(t, &probe, &twice, now))
+			break;
+	}
+	for (; bit; bit /= 2) {
+		if (bit <= most - n && span_take(t, &full, &step, now))
+			n += bit;
+		/* Exact until @bit is 1.  part + rate is below 2^64. */
+		step.part = (step.part + (step.ns & 1 ? t->rate : 0)) / 2;
+		step.ns /= 2;
+	}
 	return n;
 }
 

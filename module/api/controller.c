@@ -632,9 +632,10 @@ int wq_controller_begin_wait(struct wq *q)
  * @q: the queue
  *
  * If a key was added during its run before the shut down, the drain also waits for its
- * next run, unless that add has joined a retry, see wq_params.join_retry.  The caller must hold
- * none of the queue's keys.  If lockdep is on, it reports a drain with a lock held that a
- * controller's function takes.  After 30 s the drain logs which keys it waits for.
+ * next run, unless that add has joined a retry, see wq_params.join_retry.  With a start rate it
+ * waits for the tokens of all ready keys.  The caller must hold none of the queue's keys.  If
+ * lockdep is on, it reports a drain with a lock held that a controller's function takes.  After
+ * 30 s the drain logs which keys it waits for.
  *
  * When it returns, a consumer may still be about to return from wq_done(), so end the
  * consumers before wq_destroy().

@@ -297,6 +297,8 @@ void wq_pass_on(struct wq *q, u32 most)
 	u32 n;
 
 	wq_lock(&cs, q);
+	/* The idle workers of a new controller with a pool have no other look. */
+	wq_watch_starts(q);
 	n = wq_gets_paused(q) ? 0 : wq_nr_available(&cs);
 	wq_unlock(&cs);
 	wake_getters(q, min(n, most));

@@ -31,11 +31,11 @@
  *  - A hold wakes no more getters than keys are available after it, see wq_unlock_special().
  *  - The end of a run wakes a getter if a key was blocked and no longer is, see wq_release().
  *  - A change of the ceiling or of the rate wakes a getter for each key that it makes available.
- *  - If a hold leaves a key without a token, and somebody waits for a key, times are handled when
- *    the next token comes, see arm_start() in state/lock.c: at wq.start_due, S64_MAX if at no time.
- *    This wakes a getter for each token that has come, and its hold leads to the next time.  So
- *    nobody is woken before the time, the timer is set only while somebody waits, and a hold is as
- *    long with many keys as with one.
+ *  - If a hold leaves a key without a token, or a polled file with the key of its last read, and
+ *    somebody waits for a key, times are handled when the next token comes, see arm_start() in
+ *    state/lock.c: at wq.start_due, S64_MAX if at no time.  This wakes a getter for each token that
+ *    has come, and its hold leads to the next time.  So nobody is woken before the time, the timer
+ *    is set only while somebody waits, and a hold is as long with many keys as with one.
  *
  * The queue's lock protects all of it.
  */

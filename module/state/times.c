@@ -341,17 +341,19 @@ void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e)
 static s64 handle_start(struct wq_cs *cs)
 {
 	struct wq *q = cs->q;
-	u32 before;
+	u32 before, n;
 
 	wq_assert_locked(cs);
 	if (q->start_due == S64_MAX || q->start_due > wq_now(cs))
 		return q->start_due;
 	/* Getters were woken for these tokens, and have not taken them yet. */
 	before = wq_nr_startable(q, q->nr_processing, q->start_due - 1);
-	cs->wakes.ready += wq_nr_available(cs) - before;
+	n = wq_nr_available(cs) - before;
+	cs->wakes.ready += n;
 	/* The end of this hold sets the next time, see arm_start(). */
 	q->start_due = S64_MAX;
-	cs->wakes.others |= q->polled_reads ? WQ_WAKE_READERS : 0;
+	/* Without a ready key, the token may be for the key of a file's last read. */
+	cs->wakes.others |= q->polled_reads && !n ? WQ_WAKE_READERS : 0;
 	return S64_MAX;
 }
 

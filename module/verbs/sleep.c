@@ -96,8 +96,12 @@ static int look_in_vain(struct wq *q, const struct wq_consumer *c)
 	struct wq_cs cs;
 	int ret;
 
-	/* Each of the bits is set before the getters are woken, which look once more. */
-	if (!c || !c->pid || !(READ_ONCE(q->watched) & (WQ_WATCH_UNLINKED | WQ_WATCH_ENDED)))
+	/*
+	 * Each of the bits is set before the getters are woken, which look once more.  Holds of the
+	 * lock change other bits at any time.
+	 */
+	if (!c || !c->pid ||
+	    !(data_race(READ_ONCE(q->watched)) & (WQ_WATCH_UNLINKED | WQ_WATCH_ENDED)))
 		return -EAGAIN;
 	wq_lock(&cs, q);
 	ret = wq_in_vain(q, c);

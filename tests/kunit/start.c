@@ -3,6 +3,7 @@
  * wq: KUnit suite of the limits on starts that a queue has in each order: its ceiling and its rate.
  */
 #include <linux/poll.h>
+#include <linux/workqueue.h>
 
 #include "internals.h"
 #include "kunit.h"
@@ -192,6 +193,38 @@ static void adds_beyond_the_ceiling_wake_pollers_at_most_once(struct kunit *test
 static void queue_with_rate(struct kunit *test, u32 burst)
 {
 	queue_on_clock(test, (struct wq_params){ .start_rate = WQ_QPS(1), .start_burst = burst });
+}
+
+static s64 count_run(void *data, const void *key, size_t len)
+{
+	atomic_inc(data);
+	return 0;
+}
+
+/* It has only waited since the token was taken. */
+static void worker_of_a_new_pool_wakes_when_a_token_comes(struct kunit *test)
+{
+	struct workqueue_struct *pool = alloc_workqueue("pool_of_starts", WQ_UNBOUND, 1);
+	static atomic_t runs;
+	struct wq_controller *c;
+
+	KUNIT_ASSERT_NOT_NULL(test, pool);
+	atomic_set(&runs, 0);
+	queue_with_rate(test, 1);
+	add(test, "a");
+	run(test, "a");
+	add(test, "b");
+	c = wq_controller_start(&(struct wq_controller_params){
+		.q = queue(test), .pool = pool, .fn = count_run, .data = &runs });
+	KUNIT_ASSERT_FALSE(test, IS_ERR(c));
+	pass(test, SEC - 1);
+	flush_workqueue(pool);
+	KUNIT_EXPECT_EQ(test, atomic_read(&runs), 0);
+	pass(test, 1);
+	flush_workqueue(pool);
+	KUNIT_EXPECT_EQ(test, atomic_read(&runs), 1);
+	wq_controller_stop(c);
+	destroy_workqueue(pool);
 }
 
 static void getter_sleeps_until_a_token_comes(struct kunit *test)
@@ -605,6 +638,7 @@ static struct kunit_case start_cases[] = {
 	KUNIT_CASE(resume_wakes_as_many_of_many_getters_as_keys_can_start),
 	KUNIT_CASE(adds_beyond_the_ceiling_wake_pollers_at_most_once),
 	KUNIT_CASE(getter_sleeps_until_a_token_comes),
+	KUNIT_CASE(worker_of_a_new_pool_wakes_when_a_token_comes),
 	KUNIT_CASE(tokens_wake_as_many_getters),
 	KUNIT_CASE(time_of_a_token_is_set_only_while_somebody_waits),
 	KUNIT_CASE(token_that_comes_in_a_pause_wakes_a_getter_at_the_resume),

@@ -513,9 +513,11 @@ struct wq_limiter_spec {
  * seconds.  So at most @start_burst + @start_rate * t / 10^9 keys start in any t seconds.  While
  * the bucket is empty, all ready keys are blocked, also those that were given back.  When the next
  * token comes, at most @slack later, a waiting get takes a key.  A get that fails to return its key
- * returns the token.  The time is CLOCK_MONOTONIC, so no token comes while the machine is
- * suspended.  After a change the bucket keeps its tokens, as far as there is room; a queue without
- * a start rate gets a full one.  With a @max_processing, keys beyond it take no token.
+ * returns the token, which can start another key at once, and does not count as a start.  A drain
+ * waits for the tokens of all ready keys.  The time is CLOCK_MONOTONIC, so no token comes while the
+ * machine is suspended.  After a change the bucket keeps its tokens, as far as there is room; a
+ * queue without a start rate gets a full one.  With a @max_processing, keys beyond it take no
+ * token.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
@@ -555,7 +557,7 @@ struct wq_limiter_spec {
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_ATTRS; all but the first and EFAULT only if @set is not 0:
- *  EINVAL     - @flags is not 0
+ *  EINVAL     - @flags, @fd or @reserved is not 0
  *             - @set has an unknown bit, or that of an attribute that can't be changed
  *             - @max_keys, @slack or @start_burst is 0
  *             - @lease is not 0, and the queue was created without a lease

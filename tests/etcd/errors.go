@@ -144,6 +144,7 @@ func (t *errorTest) connection() {
 		"status", "--config", t.dir+"/conf", "mail")
 	t.expect("margin", "at most half of the TTL",
 		"run", "--ttl", "4s", "--margin", "3s", "mail", "true")
+	t.expect("no shards", "1 to 65536 shards", "run", "--shards", "0", "mail", "true")
 }
 
 func (t *errorTest) certificates() {

@@ -149,6 +149,10 @@ func (o *options) forQueue(name string) error {
 	if err := checkName(o.member); err != nil {
 		return err
 	}
+	l := o.layout()
+	if err := l.check(); err != nil {
+		return err
+	}
 	return newLease(o.ttl, o.margin, nil).check()
 }
 
@@ -211,7 +215,9 @@ func (o *options) connect(ctx context.Context) (*clientv3.Client, error) {
 	cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 10*time.Second, 3*time.Second
 	cfg.DialOptions = append(cfg.DialOptions[:len(cfg.DialOptions):len(cfg.DialOptions)],
 		grpc.WithBlock(), grpc.WithReturnConnectionError(), grpc.WithConnectParams(reconnect))
-	cfg.Logger, cfg.MaxCallSendMsgSize = zap.NewNop(), 1<<20
+	// A page of a listing can be larger than the limit that a program has set. 0: no limit.
+	cfg.MaxCallSendMsgSize, cfg.MaxCallRecvMsgSize = 1<<20, 0
+	cfg.Logger = zap.NewNop()
 	client, err := clientv3.New(cfg)
 	if err != nil {
 		return nil, o.explain(err)
@@ -265,9 +271,6 @@ func (o *options) explain(err error) error {
 // agree makes the layout of a new queue, or compares it with that of the queue.
 func (o *options) agree(ctx context.Context, client *clientv3.Client) (layout, error) {
 	l := o.layout()
-	if err := l.check(); err != nil {
-		return l, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, o.dialTimeout)
 	defer cancel()
 	r, err := client.Txn(ctx).

@@ -31,7 +31,7 @@ import (
 
 // Options of a member. A field that is zero has the default of wq-etcd run, see wq-etcd(8).
 type Options struct {
-	Etcd   clientv3.Config // the connection. Run sets timeouts, and closes its client
+	Etcd   clientv3.Config // the connection. Run sets timeouts and sizes, and closes its client
 	Queue  string          // the queue's name
 	Prefix string          // the queue's place in etcd
 	Mirror string          // mirror mode: the keys are the objects below this prefix
@@ -83,6 +83,9 @@ func Run(ctx context.Context, o Options,
 	}
 	var opt options
 	opt.flags(flag.NewFlagSet("run", flag.ContinueOnError)) // sets the defaults
+	if len(o.Etcd.Endpoints) == 0 {
+		o.Etcd.Endpoints = []string{opt.endpoints}
+	}
 	opt.etcd, opt.endpoints = &o.Etcd, strings.Join(o.Etcd.Endpoints, ",")
 	opt.prefix, opt.mirror, opt.member, opt.queue = o.Prefix, o.Mirror, o.Member, o.Local
 	opt.metrics, opt.maxKeys = o.Metrics, o.MaxKeys

@@ -182,7 +182,7 @@ func (o *options) run(stop, kill context.Context, w worker) error {
 		}
 	}()
 	err = m.live(ctx)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || m.isLeaving() {
 		<-left
 		return nil
 	}
@@ -218,7 +218,7 @@ func (o *options) patiently(stop context.Context) (*clientv3.Client, layout, err
 	}
 }
 
-// live makes the local queues, and lives in one session after the other.
+// live makes the local queues, and is a member with them.
 func (m *member) live(ctx context.Context) error {
 	work, err := openWork(&m.opt)
 	if err != nil {
@@ -240,6 +240,13 @@ func (m *member) live(ctx context.Context) error {
 		defer inbox.Close()
 		go func() { failed <- inbox.Run(inner, inboxJobs, m.forward) }()
 	}
+	return m.sessions(ctx, inner, cancel, failed)
+}
+
+// sessions lives in one session after the other, until ctx ends, the member leaves or a local queue
+// fails. inner is the context of the local queues, and cancel ends it.
+func (m *member) sessions(ctx, inner context.Context, cancel context.CancelFunc,
+	failed chan error) error {
 	go func() {
 		// A local queue that was removed or shut down ends the program.
 		if err := <-failed; inner.Err() == nil {
@@ -258,7 +265,8 @@ func (m *member) live(ctx context.Context) error {
 			sleep(inner, time.Second)
 		}
 	}
-	if ctx.Err() == nil {
+	// If the member leaves, the goroutine above can take the only result, after the end of ctx.
+	if ctx.Err() == nil && !m.isLeaving() {
 		return <-failed
 	}
 	return nil

@@ -126,6 +126,8 @@ type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
+
+	outFile io.Closer
 }
 
 func newStreamWorker(args []string, jobs int) *streamWorker {
@@ -171,12 +173,16 @@ func (w *streamWorker) start() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{cmd, in, bufio.NewReader(out)}, start(cmd)
+	return &process{cmd, in, bufio.NewReader(out), out}, start(cmd)
 }
 
 // ask sends a request and waits for the reply. The end of the run's context kills the process.
 func (p *process) ask(r *run) (string, error) {
-	defer context.AfterFunc(r.ctx, func() { killGroup(p.cmd) })()
+	defer context.AfterFunc(r.ctx, func() {
+		killGroup(p.cmd)
+		p.in.Close() // what it left behind may hold the other ends open
+		p.outFile.Close()
+	})()
 	if _, err := fmt.Fprintf(p.in, "%d %d %s %s\x00", r.need, r.fence, r.runs, r.key); err != nil {
 		return "", err
 	}

@@ -61,3 +61,21 @@ func TestHandlerGetsTheEntryOfItsRun(t *testing.T) {
 	_, again := wq.RetryDelay(h.work(&run{key: "a", runs: "/wq/q/run/0000/", fence: 7}))
 	expect(t, "again", again, true)
 }
+
+// A process that the worker left behind can have its output open.
+func TestStreamWorkerThatLeftAProcessBehindEndsWithTheRun(t *testing.T) {
+	go serveStarts()
+	w := newStreamWorker([]string{"sh", "-c", "setsid sleep 10 2>&- & exec sleep 10"}, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- w.work(&run{key: "a", ctx: ctx}) }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("expected a failure")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the run does not end")
+	}
+}

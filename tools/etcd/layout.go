@@ -106,6 +106,8 @@ func (l *layout) check() error {
 	switch {
 	case len(l.prefix) < 2 || !strings.HasSuffix(l.prefix, "/"):
 		return errors.New("a prefix has a name and ends with a slash, such as /wq/mail/")
+	case strings.ContainsAny(l.prefix, " \n\x00"):
+		return fmt.Errorf("the prefix %q has a blank", l.prefix)
 	case l.Shards < 1 || l.Shards > maxShards:
 		return fmt.Errorf("a queue has 1 to %d shards, not %d", maxShards, l.Shards)
 	case l.Mirror != "" && (strings.HasPrefix(l.Mirror, l.prefix) ||

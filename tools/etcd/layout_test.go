@@ -98,6 +98,16 @@ func TestOwnedShardIsTheInverseOfOwner(t *testing.T) {
 	}
 }
 
+// A request of --stream has blanks between its fields.
+func TestPrefixWithABlankIsRefused(t *testing.T) {
+	for _, prefix := range []string{"/wq/a mail/", "/wq/mail\n/", "/wq/mail\x00/"} {
+		l := layout{prefix: prefix, Shards: 1}
+		if l.check() == nil {
+			t.Errorf("%q: expected an error", prefix)
+		}
+	}
+}
+
 func TestOverlappingPrefixesAreRefused(t *testing.T) {
 	for _, l := range []layout{
 		{prefix: "/wq/mail/", Shards: 1, Mirror: "/wq/"},

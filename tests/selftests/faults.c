@@ -380,7 +380,7 @@ static void ready_keys_with_ten_tokens(struct world *w)
 {
 	struct wq_attrs set = {
 		.size = sizeof(set), .set = WQ_ATTR_START_RATE | WQ_ATTR_START_BURST,
-		.start_rate = 1, .start_burst = 10,
+		.start_rate = 10, .start_burst = 10,
 	};
 
 	ready_keys(w);

@@ -3275,6 +3275,11 @@ test_run_periodic_runs_a_key_when_it_is_due_and_passes_its_name() {
 	status 0 wq run -q --once --periodic --batch all $q -- sh -c 'printf "%s\n" "$@" >$0' "$dir/batch"
 	is names "k plain" "$(sort "$dir/batch" | words)"
 	reports 3 "no key 'plain'" wq show $q plain
+	# two schedules, and a line about both
+	wq add $q k@every=1d k@every=2d
+	status 0 wq run -q --once --periodic --batch all --max-retries 0 --outcome-fd 3 $q -- \
+		sh -c 'echo "done k" >&3; exit 1'
+	is "delayed" 2 "$(stats delayed)"
 }
 
 # Two workers, and a command that takes longer than the period
@@ -3313,11 +3318,21 @@ test_run_periodic_key_stays_after_a_crash_a_pause_and_not_after_a_cancel() {
 		sh -c '[ ! -e $0 ] || exit 0; >$0; kill -9 $PPID; sleep 1000' "$dir/crashed"
 	exists "$dir/crashed"
 	is "state after a crash" delayed "$(state $q k@every=1d)"
+	wq add $q k@every=1d
+	status 1 wq run -q --once --periodic --max-retries 0 $q -- sh -c 'kill -9 $PPID'
+	prints "it ended 2 workers in a row; given up after 1 retry, until it is due again"
+	is "state after two crashes" delayed "$(state $q k@every=1d)"
 	wq cancel $q k@every=1d >"$out"
 	wq add $q k@every=1d
 	wq pause --adds $q
 	status 0 wq run -q --once --periodic $q -- true
 	is "state after a pause" delayed "$(state $q k@every=1d)"
+	wq resume $q
+	wq add $q k@every=1d
+	wq pause --adds $q
+	status 1 wq run -q --once --periodic --max-retries 1 $q -- false
+	prints "exit status 1; given up, until it is due again"
+	is "state after failures in a pause" delayed "$(state $q k@every=1d)"
 	wq resume $q
 	wq add $q k@every=1d
 	status 0 wq run -q --once --periodic $q -- sh -c '"$0" cancel $1 k@every=1d' "$WQCTL" $q

@@ -265,18 +265,25 @@ static void terminate_command(pid_t pid)
  * "give-up KEY" or "after TIME KEY".  The last line about a key counts.
  */
 
-/* The key of a line.  Most commands write about the keys in their order. */
-static struct held_key *find_key(const char *text, unsigned int *next)
+/*
+ * Set the outcome of the key of a line.  Most commands write about the keys in their order.  With
+ * --periodic, keys of several schedules can have one name, and the line is about all of them.
+ */
+static bool set_outcome(const char *text, int outcome, int64_t delay, unsigned int *next)
 {
+	bool found = false;
 	unsigned int i;
 
-	for (i = 0; text && i < held.count; i++) {
+	for (i = 0; text && i < held.count && (!found || args->periodic); i++) {
 		struct held_key *k = &held.keys[(*next)++ % held.count];
 
-		if (k->text && !strcmp(k->text, text))
-			return k;
+		if (!k->text || strcmp(k->text, text))
+			continue;
+		k->outcome = outcome;
+		k->delay = delay;
+		found = true;
 	}
-	return NULL;
+	return found;
 }
 
 static bool read_outcome(char *line, unsigned int *next)
@@ -289,7 +296,6 @@ static bool read_outcome(char *line, unsigned int *next)
 		{ "after", SAID_AFTER },
 	};
 	const char *word = strsep(&line, " "), *time;
-	struct held_key *k;
 	int64_t delay = 0;
 	size_t i = 0;
 
@@ -302,12 +308,7 @@ static bool read_outcome(char *line, unsigned int *next)
 		if (!time || !parse_time(time, &delay))
 			return false;
 	}
-	k = find_key(line, next);
-	if (!k)
-		return false;
-	k->outcome = words[i].outcome;
-	k->delay = delay;
-	return true;
+	return set_outcome(line, words[i].outcome, delay, next);
 }
 
 static void read_outcomes(char *text, size_t len)

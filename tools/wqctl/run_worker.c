@@ -89,12 +89,44 @@ static bool is_periodic(const struct wq_item *item)
 	return args->periodic && wq_periodic_name(item->key, item->len) < item->len;
 }
 
-/* Park a key, or move it to the queue of --failed-to.  Waits for it report that it failed. */
-static void give_up(struct slot *slot, const struct wq_item *item, int status)
+/* End the run of a key that is done, or runs again after @delay without a failure. */
+static void end_done(struct slot *slot, const struct wq_item *item, unsigned int outcome,
+		     int64_t delay)
 {
-	const char *why = failed_queue >= 0 ? add_failed(item) : NULL;
+	uncount_pending(slot, item);
+	while (wq_done_with(queue, item, delay, outcome) < 0) {
+		if (errno != ENOMEM || stopped()) {
+			report_no_done(slot, item);
+			return;
+		}
+		pause_touching();
+	}
+}
+
+/* End the run of a periodic key whose next run was not added before it. */
+static void end_until_due(struct slot *slot, const struct wq_item *item)
+{
+	int64_t now = real_ns();
+
+	end_done(slot, item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
+		 wq_periodic_due(item->key, item->len, now) - now);
+}
+
+/* Park a key, or move it to the queue of --failed-to.  Waits for it report that it failed. */
+static void give_up(struct slot *slot, const struct held_key *k, int status)
+{
+	const struct wq_item *item = &k->item;
+	const char *why = NULL;
 	int result;
 
+	if (k->later) {
+		slot->given_up++;
+		report_failure(item, status, "given up, until it is due again");
+		end_until_due(slot, item);
+		return;
+	}
+	if (failed_queue >= 0)
+		why = add_failed(item);
 	if (failed_queue >= 0 && !why) {
 		report_given_up(slot, item, status, "and moved");
 		if (wq_done_with(queue, item, 0, WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET) < 0)
@@ -157,20 +189,6 @@ static bool output_ended(void)
 	return poll(&pfd, 1, 0) == 1 && pfd.revents & (POLLERR | POLLHUP);
 }
 
-/* End the run of a key that is done, or runs again after @delay without a failure. */
-static void end_done(struct slot *slot, const struct wq_item *item, unsigned int outcome,
-		     int64_t delay)
-{
-	uncount_pending(slot, item);
-	while (wq_done_with(queue, item, delay, outcome) < 0) {
-		if (errno != ENOMEM || stopped()) {
-			report_no_done(slot, item);
-			return;
-		}
-		pause_touching();
-	}
-}
-
 /* The status of a key whose command ended with @status: a line of --outcome-fd comes first. */
 static int status_of(const struct held_key *k, int status)
 {
@@ -188,8 +206,7 @@ static void end_key(struct slot *slot, struct held_key *k, int status)
 
 	status = status_of(k, status);
 	if (!status && k->later)
-		end_done(slot, item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER,
-			 wq_periodic_due(item->key, item->len, real_ns()) - real_ns());
+		end_until_due(slot, item);
 	else if (!status)
 		end_done(slot, item, WQ_OUTCOME_FORGET, 0);
 	else if (status == SAID_AFTER)
@@ -197,7 +214,7 @@ static void end_key(struct slot *slot, struct held_key *k, int status)
 	else if (status != SAID_GIVE_UP && item->failures < retries)
 		retry(slot, item, status);
 	else
-		give_up(slot, item, status);
+		give_up(slot, k, status);
 	k->item.token = 0;
 }
 
@@ -205,7 +222,7 @@ static void end_key(struct slot *slot, struct held_key *k, int status)
 static bool must_run(struct slot *slot, struct held_key *k)
 {
 	struct wq_item *item = &k->item;
-	int begun;
+	int begun = 1;
 
 	k->outcome = BY_STATUS;
 	k->later = false;
@@ -220,28 +237,31 @@ static bool must_run(struct slot *slot, struct held_key *k)
 		end_key(slot, k, 0);
 		return false;
 	}
-	/* A key that kills its worker never gets to its retries here, but the queue counts. */
-	if (item->given_back && item->failures > max_retries)
-		k->outcome = CONSUMERS_DIED;
-	else if ((args->keys_on_stdin || args->outcome_fd) && !args->nul &&
-		 memchr(item->key, '\n', item->len))
+	if ((args->keys_on_stdin || args->outcome_fd) && !args->nul &&
+	    memchr(item->key, '\n', item->len))
 		k->outcome = NO_LINE;
+	else if (args->periodic)
+		begun = wq_periodic_begin(queue, item);
+	k->later = begun < 0;
+	/*
+	 * A key that kills its worker never gets to its retries here, but the queue counts.  If it
+	 * is periodic, it has its next run by now, so it is not parked.
+	 */
+	if (k->outcome == BY_STATUS && item->given_back && item->failures > max_retries)
+		k->outcome = CONSUMERS_DIED;
 	if (k->outcome != BY_STATUS) {
-		give_up(slot, item, k->outcome);
+		give_up(slot, k, k->outcome);
 		item->token = 0;
 		return false;
 	}
-	if (args->periodic) {
-		begun = wq_periodic_begin(queue, item);
-		k->later = begun < 0;
-		if (!begun) {
-			end_key(slot, k, 0);
-			return false;
-		}
-		k->text = strndup(item->key, wq_periodic_name(item->key, item->len));
-		return true;
+	if (!begun) {
+		end_key(slot, k, 0);
+		return false;
 	}
-	k->text = args->fd >= 0 ? watched_text(args, item->key) : strdup(item->key);
+	if (args->periodic)
+		k->text = strndup(item->key, wq_periodic_name(item->key, item->len));
+	else
+		k->text = args->fd >= 0 ? watched_text(args, item->key) : strdup(item->key);
 	return true;
 }
 

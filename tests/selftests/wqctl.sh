@@ -3241,6 +3241,10 @@ test_add_every_and_at_delay_a_key_until_it_is_due() {
 	done
 	reports 2 "the minimum is 1s" wq add --every 0 $q a
 	reports 1 "a key has 1 to 1024 bytes" wq add --every 1m $q "$(printf %01020d 0)"
+	printf '%s\n' c "$(printf %01015d 0)" "$(printf %01016d 0)" d >"$dir/lines"
+	reports 1 "line 3 of standard input is longer than the maximum of 1015 bytes, and is left out" \
+		wq add --every 60s $q <"$dir/lines"
+	is "keys of the stream" 3 "$(wq ls -0 $q | tr '\0' '\n' | grep -cE '^(c|d|0{1015})@every=1m$')"
 }
 
 test_ls_due_has_delayed_keys_in_order_with_their_local_time() {
@@ -3255,6 +3259,7 @@ test_ls_due_has_delayed_keys_in_order_with_their_local_time() {
 	has first '49m' "$(sed -n 2p "$out")"
 	has first 'ear\nly' "$(sed -n 2p "$out")"
 	matches late "^$at:..:.. \+0530 +1h59m  late$" "$(sed -n 3p "$out")"
+	is "column of the head" "$(sed -n '1s/KEY//p' "$out" | wc -c)" "$(sed -n '3s/late//p' "$out" | wc -c)"
 	is lines 3 "$(wc -l <"$out")"
 	reports 2 "--due can't be combined" wq ls --due --json $q
 	reports 2 "--due lists keys of a queue" wq ls --due

@@ -155,8 +155,8 @@ static bool skip(struct adder *ad, uint64_t n)
 		return true;
 	ad->why = errno;
 	if (errno == E2BIG)
-		message("line %" PRIu64 " of standard input is longer than the maximum of %d bytes, and is left out",
-			ad->line, WQ_MAX_KEY);
+		message("line %" PRIu64 " of standard input is longer than the maximum of %zu bytes, and is left out",
+			ad->line, WQ_MAX_KEY - strlen(ad->schedule));
 	else
 		complain(a, "can't add all keys to the queue '%s'", queue_text(a));
 	return true;
@@ -241,7 +241,7 @@ static bool add_line(struct adder *ad, const char *line, size_t len)
 		ad->coalesced++;
 		return true;
 	}
-	if (len > WQ_MAX_KEY) {
+	if (len + strlen(ad->schedule) > WQ_MAX_KEY) {
 		errno = E2BIG;
 		return skip(ad, 1);
 	}

@@ -334,7 +334,7 @@ static int ls_due(const struct args *a)
 			strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S %z", localtime(&time));
 			more = reallocarray(lines, n + 1, sizeof(*lines));
 			/* Lines are sorted by a number that is not printed. */
-			if (!more || asprintf(&more[n], "%019" PRId64 "%-24s %8s  %s", due, date,
+			if (!more || asprintf(&more[n], "%019" PRId64 "%-25s %8s  %s", due, date,
 					      time_text(v.info.due), key_text(v.key, v.len)) < 0) {
 				message("not enough memory");
 				return FAILED;
@@ -344,7 +344,7 @@ static int ls_due(const struct args *a)
 		}
 	} while (cursor);
 	qsort(lines, n, sizeof(*lines), by_text);
-	printf("%-24s %8s  %s\n", "DUE", "LEFT", "KEY");
+	printf("%-25s %8s  %s\n", "DUE", "LEFT", "KEY");
 	for (i = 0; i < n; i++)
 		puts(lines[i] + 19);
 	return ferror(stdout) ? FAILED : DONE;

@@ -12,7 +12,8 @@
  *    earlier of both.
  *  - A key that waits for a run is not parked.  So after its last retry its failures are reset, and
  *    it waits for its due time.
- *  - A cancel, also one during the run, drops the delay, which ends the period.
+ *  - A cancel, also one during the run, drops the delay, which ends the period.  If that run fails
+ *    or its consumer dies, its retry begins the period again.
  *
  * tools/bindings/python/wq/_periodic.py and tools/bindings/go/periodic.go have the same rule, and
  * tests/bindings/periodic.txt has due times that all of them are tested with.
@@ -186,16 +187,23 @@ static void find_due(const struct schedule *s, int64_t t, int64_t *last, int64_t
 	*next = s->every && *last + s->every < end ? *last + s->every : end;
 }
 
-/* A due time in ns, with its jitter, which depends on nothing but the key and the due time. */
+/*
+ * A due time in ns, with its jitter, which depends on nothing but the key, the due time and the
+ * zone.  It ends before the next due time, because the last time of a day can be a short one.
+ */
 static int64_t with_jitter(const struct schedule *s, const char *key, size_t len, int64_t due)
 {
 	uint64_t sum = 0xcbf29ce484222325ULL;	/* FNV-1a */
+	int64_t last, next, most = s->jitter;
 	size_t i;
 
+	find_due(s, due, &last, &next);
+	if (most >= (next - due) * 1000)
+		most = (next - due) * 1000 - 1;
 	for (i = 0; i < len + sizeof(due); i++)
 		sum = (sum ^ (i < len ? (uint8_t)key[i] : (uint64_t)due >> 8 * (i - len) & 0xff)) *
 		      0x100000001b3ULL;
-	return due * SEC + (int64_t)(sum % (s->jitter + 1)) * 1000000;
+	return due * SEC + (int64_t)(sum % (most + 1)) * 1000000;
 }
 
 /* The last due time up to @now, and the first one after it, in ns. */

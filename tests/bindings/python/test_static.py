@@ -213,6 +213,11 @@ class Periodic(Case):
                 seen.add(int(late))
             self.assertGreater(len(seen), 8)
 
+    def test_due_refuses_times_that_are_not_possible(self) -> None:
+        for now in -1e-3, -1e30, 9.2e9, 2.0 ** 64 / 1e9, 1e30:
+            with self.subTest(now=now), self.assertRaises(OSError):
+                wq.periodic_due("backup@every=5m", now)
+
     def test_name_of_a_key_with_any_bytes(self) -> None:
         self.assertEqual("a\0\udcff", wq.periodic_name(b"a\0\xff@every=1m"))
         self.assertEqual("a@every=1\0m", wq.periodic_name("a@every=1\0m"))

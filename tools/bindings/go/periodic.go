@@ -121,24 +121,28 @@ func (s *schedule) plain(now int64, zone *time.Location) (last, next int64) {
 	return last, min(last+every, to)
 }
 
-// jittered is a due time with its jitter. The key and the time alone determine the jitter.
-func (s *schedule) jittered(due int64) time.Time {
+// jittered is a due time with its jitter, which depends on nothing but the key, the time and the
+// zone. It ends before the next due time.
+func (s *schedule) jittered(due int64, zone *time.Location) time.Time {
+	_, next := s.plain(due, zone)
+	most := min(s.jitter, time.Duration(next-due)*time.Second-time.Millisecond)
 	sum := fnv.New64a()
 	sum.Write([]byte(s.key))
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(due)))
-	ms := sum.Sum64() % uint64(s.jitter/time.Millisecond+1)
+	ms := sum.Sum64() % uint64(most/time.Millisecond+1)
 	return time.Unix(due, int64(ms)*int64(time.Millisecond))
 }
 
 // due returns the last due time up to now and the first one after it.
 func (s *schedule) due(now time.Time) (last, next time.Time) {
-	before, after := s.plain(now.Unix(), now.Location())
-	last = s.jittered(before)
+	zone := now.Location()
+	before, after := s.plain(now.Unix(), zone)
+	last = s.jittered(before, zone)
 	if last.After(now) {
-		before, _ = s.plain(before-1, now.Location())
-		return s.jittered(before), last
+		before, _ = s.plain(before-1, zone)
+		return s.jittered(before, zone), last
 	}
-	return last, s.jittered(after)
+	return last, s.jittered(after, zone)
 }
 
 // PeriodicName returns the part of a key ahead of its schedule, and the key if it has none. A
@@ -177,7 +181,8 @@ func (q *Queue) AddPeriodic(key string) (bool, error) {
 // returns false if the run is to be left out: its schedule has skip, and it is late. If the key has
 // no schedule, it returns true. A queue that is shut down and a key that is disabled have no next
 // run, and it returns true. After another error there is no next run, unless the run ends by
-// RetryAfter.
+// RetryAfter. Go reads the local zone once per process, and takes UTC if TZ is a rule of POSIX, such
+// as CET-1CEST.
 func (it Item) BeginPeriodic() (bool, error) {
 	s, found := scheduleOf(it.Key)
 	if !found {

@@ -1150,6 +1150,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_producer_waits": (c_bool, [POINTER(wq_producer), c_void_p, c_size_t]),
     "wq_producer_add": (c_int, [POINTER(wq_producer), c_void_p, c_size_t]),
     "wq_producer_add_many": (c_int, [POINTER(wq_producer), POINTER(wq_items)]),
+    "wq_periodic_name": (c_size_t, [c_void_p, c_size_t]),
     "wq_periodic_due": (c_int64, [c_void_p, c_size_t, c_int64]),
     "wq_periodic_add": (c_int, [c_int, c_void_p, c_size_t, c_int]),
     "wq_periodic_begin": (c_int, [c_int, POINTER(wq_item)]),

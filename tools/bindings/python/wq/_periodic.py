@@ -25,6 +25,7 @@ def periodic_due(key: Key, now: float | None = None) -> float:
     """
     data = key_bytes(key)
     # A float has less digits than ns, and a due time that is passed back must not be due again.
-    ns = time.time_ns() if now is None else round(now * 1e6) * 1000
+    # ctypes would cut a number of more than 64 bits.
+    ns = time.time_ns() if now is None else max(-1, min(round(now * 1e6) * 1000, 2 ** 63 - 1))
     return checked(call(lib.wq_periodic_due, data, len(data), ns), key_text(data),
                    NO_SCHEDULE) / 1e9

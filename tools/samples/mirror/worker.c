@@ -510,18 +510,21 @@ static void handle(const char *key)
 {
 	char path[WQ_MAX_KEY + 1];
 	bool whole;
-	int err = 0;
+	int result = 0, written = 0;
 
 	if (is_valid(key, path, &whole))
-		err = reconcile(path, whole);
+		result = reconcile(path, whole);
 	else
 		warnx("ignored a key that is not a path in the tree: %.60s", key);
-	if (err < 0) {
-		warnx("%s: %s", path, strerror(-err));
-		dprintf(OUTCOMES, "retry %s%c", key, '\0');
-	} else if (err) {
-		dprintf(OUTCOMES, "after 1ms %s%c", key, '\0');
+	if (result < 0) {
+		warnx("%s: %s", path, strerror(-result));
+		written = dprintf(OUTCOMES, "retry %s%c", key, '\0');
+	} else if (result) {
+		written = dprintf(OUTCOMES, "after 1ms %s%c", key, '\0');
 	}
+	/* Without its line, the key would be done. */
+	if (written < 0)
+		err(1, "descriptor %d", OUTCOMES);
 }
 
 static int open_top(const char *path)
@@ -559,5 +562,5 @@ int main(int argc, char **argv)
 	while (getdelim(&key, &size, '\0', stdin) > 0)
 		handle(key);
 	printf("copied %lu\nbytes %lu\nremoved %lu\n", copied, bytes, removed);
-	return ferror(stdin) || fflush(stdout);
+	return !feof(stdin) || fflush(stdout);
 }

@@ -94,14 +94,15 @@ struct wq_get_wait {
 static int look_in_vain(struct wq *q, const struct wq_consumer *c)
 {
 	struct wq_cs cs;
+	u8 watched;
 	int ret;
 
-	/*
-	 * Each of the bits is set before the getters are woken, which look once more.  Holds of the
-	 * lock change other bits at any time.
-	 */
-	if (!c || !c->pid ||
-	    !(data_race(READ_ONCE(q->watched)) & (WQ_WATCH_UNLINKED | WQ_WATCH_ENDED)))
+	if (!c || !c->pid)
+		return -EAGAIN;
+	/* Holds of the lock change other bits at any time. */
+	watched = data_race(READ_ONCE(q->watched));
+	/* Each of these is set before the getters are woken, which look once more. */
+	if (!(watched & (WQ_WATCH_UNLINKED | WQ_WATCH_ENDED)))
 		return -EAGAIN;
 	wq_lock(&cs, q);
 	ret = wq_in_vain(q, c);

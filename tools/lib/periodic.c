@@ -96,6 +96,12 @@ static bool take_word(const char **text, bool *first, const char *word)
 	return false;
 }
 
+/* Seconds between two due times; with a time of the day alone, a day. */
+static int64_t period(const struct schedule *s)
+{
+	return s->every ? s->every : DAY;
+}
+
 static bool parse(const char *key, size_t len, struct schedule *s)
 {
 	const char *mark = len ? memrchr(key, '@', len) : NULL;
@@ -122,7 +128,7 @@ static bool parse(const char *key, size_t len, struct schedule *s)
 		s->every = 0;
 	if (take_word(&text, &first, "jitter=")) {
 		s->jitter = take_time(&text);
-		if (s->jitter < 0 || s->jitter >= (s->every ?: DAY))
+		if (s->jitter < 0 || s->jitter >= period(s))
 			return false;
 		s->jitter *= 1000;
 	}
@@ -275,7 +281,7 @@ int wq_periodic_begin(int q, const struct wq_item *item)
 	/* A key that still had its delay has this run for another reason than its due time. */
 	if (!ret)
 		return 1;
-	most = (s.every ?: DAY) * SEC / 10;
+	most = period(&s) * SEC / 10;
 	if (most > 60 * SEC)
 		most = 60 * SEC;
 	return !s.skip || item->failures || item->given_back || now - last <= most;

@@ -100,24 +100,49 @@ static int wq_cycle_named(struct bench *b, u64 n, u64 m)
 		     BENCH_TAG('n', 'a', 'm', 'e'));
 }
 
+/* Frees the first @n entries. */
+static void embedded_free(struct wq_embedded *x, u64 n)
+{
+	while (n)
+		wq_embedded_exit(&x[--n]);
+	kvfree(x);
+}
+
+/* @n entries of a queue, or an ERR_PTR. */
+static struct wq_embedded *embedded_new(struct wq *q, u64 n)
+{
+	struct wq_embedded *x = kvcalloc(n, sizeof(*x), GFP_KERNEL);
+	u64 i;
+	int ret;
+
+	if (!x)
+		return ERR_PTR(-ENOMEM);
+	for (i = 0; i < n; i++) {
+		ret = wq_embedded_init(&x[i], q, GFP_KERNEL);
+		if (ret) {
+			embedded_free(x, i);
+			return ERR_PTR(ret);
+		}
+	}
+	return x;
+}
+
 /* add, get and done of one of @n embedded entries, @m times, then @m repeat adds. */
 static int wq_embedded(struct bench *b, u64 n, u64 m)
 {
 	struct wq *q = wq_create(NULL);
 	struct wq_embedded *x;
-	u64 i, k, ready = 0;
 	struct wq_item item;
 	s64 start = 0;
 	int ret = 0;
+	u64 i, k;
 
 	if (IS_ERR(q))
 		return PTR_ERR(q);
-	x = kvcalloc(n, sizeof(*x), GFP_KERNEL);
-	if (!x)
-		ret = -ENOMEM;
-	for (i = 0; i < n && !ret; i++) {
-		ret = wq_embedded_init(&x[i], q, GFP_KERNEL);
-		ready += !ret;
+	x = embedded_new(q, n);
+	if (IS_ERR(x)) {
+		wq_destroy(q);
+		return PTR_ERR(x);
 	}
 	/* The first round warms the caches. */
 	for (i = 0, k = 0; i < n + m && !ret; i++) {
@@ -143,10 +168,8 @@ static int wq_embedded(struct bench *b, u64 n, u64 m)
 		bench_rest(i);
 	}
 	bench_tell(b, "again", ktime_get_ns() - start, m);
-	while (ready)
-		wq_embedded_exit(&x[--ready]);
+	embedded_free(x, n);
 	wq_destroy(q);
-	kvfree(x);
 	return ret > 0 ? -EBADE : ret;
 }
 
@@ -217,23 +240,17 @@ static int wq_run_embedded(struct bench *b, u64 n, u64 m)
 {
 	struct wq *q = wq_create(NULL);
 	struct wq_embedded *x;
-	u64 ready = 0;
-	int ret = 0;
+	int ret;
 
 	if (IS_ERR(q))
 		return PTR_ERR(q);
-	x = kvcalloc(n, sizeof(*x), GFP_KERNEL);
-	if (!x)
-		ret = -ENOMEM;
-	for (; ready < n && !ret; ready++)
-		ret = wq_embedded_init(&x[ready], q, GFP_KERNEL);
-	if (ret && ready)
-		ready--;
-	ret = ret ?: controller_cycle(b, q, x, n, m);
-	while (ready)
-		wq_embedded_exit(&x[--ready]);
+	x = embedded_new(q, n);
+	ret = PTR_ERR_OR_ZERO(x);
+	if (!ret) {
+		ret = controller_cycle(b, q, x, n, m);
+		embedded_free(x, n);
+	}
 	wq_destroy(q);
-	kvfree(x);
 	return ret;
 }
 

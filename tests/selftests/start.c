@@ -54,20 +54,31 @@ FIXTURE(ceiling) {
 	char name[WQ_NAME_MAX];
 };
 
+static int named_queue(char name[WQ_NAME_MAX], struct wq_attrs attrs)
+{
+	snprintf(name, WQ_NAME_MAX, "selftest-%d", getpid());
+	return q_attrs(name, attrs);
+}
+
+/* The end of a named queue.  Returns whether its statistics add up. */
+static bool ends_conserved(int q, const char *name)
+{
+	struct wq_stat st = q_stat(q);
+
+	q_unlink(name);
+	close(q);
+	return conserved(&st);
+}
+
 FIXTURE_SETUP(ceiling)
 {
-	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
-	self->q = q_attrs(self->name, (struct wq_attrs){ .max_processing = 2 });
+	self->q = named_queue(self->name, (struct wq_attrs){ .max_processing = 2 });
 	ASSERT_LE(0, self->q);
 }
 
 FIXTURE_TEARDOWN(ceiling)
 {
-	struct wq_stat st = q_stat(self->q);
-
-	EXPECT_TRUE(conserved(&st));
-	q_unlink(self->name);
-	close(self->q);
+	EXPECT_TRUE(ends_conserved(self->q, self->name));
 }
 
 static bool got(int q, struct item *it, const char *key)
@@ -481,18 +492,15 @@ FIXTURE(rate) {
 
 FIXTURE_SETUP(rate)
 {
-	snprintf(self->name, sizeof(self->name), "selftest-%d", getpid());
-	self->q = q_attrs(self->name, (struct wq_attrs){ .start_rate = A_DAY, .start_burst = 2 });
+	self->q = named_queue(self->name, (struct wq_attrs){
+		.start_rate = A_DAY, .start_burst = 2,
+	});
 	ASSERT_LE(0, self->q);
 }
 
 FIXTURE_TEARDOWN(rate)
 {
-	struct wq_stat st = q_stat(self->q);
-
-	EXPECT_TRUE(conserved(&st));
-	q_unlink(self->name);
-	close(self->q);
+	EXPECT_TRUE(ends_conserved(self->q, self->name));
 }
 
 static __s64 next_start(int q)

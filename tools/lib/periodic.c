@@ -15,8 +15,8 @@
  *  - A cancel, also one during the run, drops the delay, which ends the period.  If that run fails
  *    or its consumer dies, its retry begins the period again.
  *
- * tools/bindings/python/wq/_periodic.py and tools/bindings/go/periodic.go have the same rule, and
- * tests/bindings/periodic.txt has due times that all of them are tested with.
+ * tools/bindings/go/periodic.go has the same rule, and tests/bindings/periodic.txt has due times that
+ * both are tested with.
  */
 #define _GNU_SOURCE		/* memrchr() */
 #include "internal.h"

@@ -146,6 +146,9 @@ func (o *options) forQueue(name string) error {
 	if o.relist < time.Second || o.jobs < 1 {
 		return errors.New("--relist is 1s at least, and --jobs is 1 at least")
 	}
+	if o.dialTimeout <= 0 {
+		return errors.New("--dial-timeout is more than 0")
+	}
 	if err := checkName(o.member); err != nil {
 		return err
 	}

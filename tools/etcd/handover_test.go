@@ -251,6 +251,29 @@ func (l *living) part() {
 	<-l.ended
 }
 
+func TestMemberThatLeavesDeletesNoKeyOfAnotherSession(t *testing.T) {
+	client := startEtcd(t)
+	ctx := context.Background()
+	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, client)
+	m.session = &session{lease: newLease(time.Minute, time.Second, bootTime)}
+	if err := m.session.lease.grant(ctx, client); err != nil {
+		t.Fatal(err)
+	}
+	keys := func(options ...clientv3.OpOption) int64 {
+		if _, err := client.Put(ctx, "/wq/q/live/member/a", "{}", options...); err != nil {
+			t.Fatal(err)
+		}
+		m.leave(ctx)
+		r, err := client.Get(ctx, "/wq/q/live/member/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Count
+	}
+	expect(t, "keys of another session", keys(), int64(1))
+	expect(t, "keys of this session", keys(clientv3.WithLease(m.session.lease.id)), int64(0))
+}
+
 func TestHandOversAtRandomNeitherLoseNorRepeatNorStopKeys(t *testing.T) {
 	client := startEtcd(t)
 	w := &witness{running: map[string]string{}, fences: map[string]int64{},

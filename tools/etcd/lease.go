@@ -149,7 +149,7 @@ func (l *lease) guard(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 func (l *lease) revoke(client *clientv3.Client) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.ttl)
+	ctx, cancel := context.WithTimeout(context.Background(), min(l.ttl, callLimit))
 	defer cancel()
 	client.Revoke(ctx, l.id) // if this fails, the lease ends by itself
 }

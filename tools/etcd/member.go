@@ -245,11 +245,16 @@ func (m *member) leave(ctx context.Context) {
 	m.mu.Lock()
 	m.leaving = true
 	m.reconcile()
+	in := m.session
 	m.mu.Unlock()
-	// The others claim the shards sooner. If it fails, they wait for the end of the lease.
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	m.client.Delete(ctx, m.layout.members()+m.name)
+	// The others claim the shards sooner. If it fails, they wait for the end of the lease. A member
+	// that lost its session finds the key of another process there, if that has its name.
+	if me := m.layout.members() + m.name; in != nil {
+		ctx, cancel := context.WithTimeout(ctx, callLimit)
+		defer cancel()
+		m.client.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(me), "=", in.lease.id)).
+			Then(clientv3.OpDelete(me)).Commit()
+	}
 	m.waitIdle()
 }
 

@@ -262,7 +262,7 @@ EXPORT_SYMBOL_GPL(wq_add);
  */
 int wq_add_after(struct wq *q, const void *key, size_t len, s64 delay, u32 flags)
 {
-	struct wq_op op;
+	struct wq_op op __uninitialized;
 	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
 
 	if (ret)

@@ -187,7 +187,7 @@ EXPORT_SYMBOL_GPL(wq_add_many);
  */
 int wq_add_priority(struct wq *q, const void *key, size_t len, int priority, s64 delay, u32 flags)
 {
-	struct wq_op op;
+	struct wq_op op __uninitialized;
 	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags) ?:
 		  wq_op_set_priority(q, &op, priority);
 
@@ -220,7 +220,7 @@ EXPORT_SYMBOL_GPL(wq_add_priority);
  */
 int wq_add_gfp(struct wq *q, const void *key, size_t len, s64 delay, u32 flags, gfp_t gfp)
 {
-	struct wq_op op;
+	struct wq_op op __uninitialized;
 	int ret = wq_op_init(q, &op, key, len) ?: wq_op_set_add(&op, delay, flags);
 
 	might_alloc(gfp);

@@ -121,7 +121,7 @@ ssize_t wq_write_iter(struct kiocb *iocb, struct iov_iter *from)
 	struct wq_key_buf buf __uninitialized;
 	size_t len = iov_iter_count(from);
 	int ret = write_begin(c, &buf, len, gfp);
-	struct wq_op op;
+	struct wq_op op __uninitialized;
 
 	if (ret)
 		return nowait_error(nowait, ret);

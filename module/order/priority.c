@@ -116,10 +116,12 @@ static __always_inline void level_add(struct wq_priority *p, struct wq_entry *e)
 	list_add_tail(&e->link, &p->lists[i]);
 	if (p->count[i]++)
 		return;
+	/* Mostly set.  A store would delay the load of the next pop. */
+	if (!p->levels[BIT_WORD(i)])
+		p->words |= BIT(BIT_WORD(i));
 	/* A bit operation on memory takes several times as long if the bit is no constant. */
 	p->levels[BIT_WORD(i)] |= BIT_MASK(i);
 	p->used[BIT_WORD(i)] |= BIT_MASK(i);
-	p->words |= BIT(BIT_WORD(i));
 }
 
 static void level_del(struct wq_priority *p, struct wq_entry *e)

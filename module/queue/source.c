@@ -355,8 +355,8 @@ EXPORT_SYMBOL_GPL(wq_source_add);
 void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, size_t dir,
 			    int priority, s64 delay)
 {
+	struct wq_op op __uninitialized;
 	unsigned long flags;
-	struct wq_op op;
 	int ret;
 
 	delay = max(delay, s->delay);

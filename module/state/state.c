@@ -286,17 +286,30 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 		wq_end_fences(cs, e, cs->q->purged ? WQ_END_OF_QUEUE : WQ_END_CANCELED, true);
 }
 
+/* The range of a duration: how many of the bounds 10 ns to 10 s are below it. */
+static inline unsigned int hist_range(s64 ns)
+{
+	static const u64 powers[] = {
+		1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000,
+		10000000000ULL,
+	};
+	u64 below = ns - 1;
+	unsigned int i;
+
+	static_assert(ARRAY_SIZE(powers) == WQ_HIST_COUNTS);
+	/* 1 ns or less has no logarithm here, and more than 10 s no range of its own. */
+	if (unlikely(below - 1 >= powers[WQ_HIST_COUNTS - 1]))
+		return ns > 1 ? WQ_HIST_COUNTS - 1 : 0;
+	/* The logarithm to the base of 10 is that of 2 times 0.30103, or one less. */
+	i = fls64(below) * 1233 >> 12;
+	return i - (below < powers[i]);
+}
+
 /* Count a duration. */
 void wq_hist_count(struct wq_hist *h, s64 ns)
 {
-	unsigned int i = 0;
-	s64 bound;
-
-	ns = max_t(s64, ns, 0);
-	for (bound = 10; i < WQ_HIST_COUNTS - 1 && ns > bound; bound *= 10)
-		i++;
-	h->counts[i]++;
-	h->sum += ns;
+	h->counts[hist_range(ns)]++;
+	h->sum += max(ns, 0LL);
 }
 
 /* When the oldest run of a consumer started, which holds at least one entry. */

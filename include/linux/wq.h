@@ -137,8 +137,11 @@ struct wq_entry {
  * that keep times.
  */
 struct wq_times {
-	s64 since;	/* since when the entry is dirty */
-	s64 start;	/* when it was handed out */
+	s64 since;	/* since when the entry is dirty, or parked */
+	union {
+		s64 start;	/* while it is processing: when it was handed out */
+		u64 last;	/* else, if it has a token: its last run, see module/base/last.h */
+	};
 };
 
 const void *wq_entry_key(struct wq_entry *entry, size_t *len);

@@ -206,6 +206,7 @@ int wq_verb_key(struct wq_call *call, void *arg)
 		[WQ_DO_DISABLE] = FMODE_READ | FMODE_WRITE,
 		[WQ_DO_ENABLE] = FMODE_READ | FMODE_WRITE,
 		[WQ_DO_RESTORE] = FMODE_WRITE,
+		[WQ_DO_LAST] = FMODE_READ,
 	};
 	struct wq_key_op *args = arg;
 	struct wq_key_buf buf __uninitialized;
@@ -224,7 +225,8 @@ int wq_verb_key(struct wq_call *call, void *arg)
 		return -EINVAL;
 	if (!(call->file->f_mode & modes[array_index_nospec(what, ARRAY_SIZE(modes))]))
 		return -EACCES;
-	if (what >= WQ_DO_DISABLE && (!q->of_process || !wq_call_by_owner(call)))
+	if (what >= WQ_DO_DISABLE && what <= WQ_DO_RESTORE &&
+	    (!q->of_process || !wq_call_by_owner(call)))
 		return -EPERM;
 	if (many)
 		return wq_kick_process(q, &args->count);

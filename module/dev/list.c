@@ -22,6 +22,35 @@ static s64 clock_offset(void)
 	return timespec64_to_ns(&ts);
 }
 
+/* The entry at or behind *@place, as wq_walk().  With WQ_LIST_IDLE, it can be idle. */
+static struct wq_entry *walk(struct wq_cs *cs, u32 flags, u64 *place)
+{
+	wq_assert_locked(cs);
+	return flags & WQ_LIST_IDLE ? wq_table_next(&cs->q->table, place) : wq_walk(cs, place);
+}
+
+/* An entry whose delay a shut down dropped counts as unknown. */
+static bool is_listed(struct wq_out *out, u32 flags, struct wq_entry *e)
+{
+	return wq_key_bits(out->c->q, out->c, e) ||
+	       (flags & WQ_LIST_IDLE && wq_key_has_last(out->c->q, e));
+}
+
+/*
+ * Append a record.  The struct wq_key_info of the caller can be shorter or longer than that of the
+ * kernel.
+ */
+static void put_rec(struct wq_out *out, const struct wq_list_rec *rec, struct wq_entry *e)
+{
+	void *to = out->recs + out->used;
+
+	memcpy(to, rec, min_t(u32, out->head, sizeof(*rec)));
+	if (out->head > sizeof(*rec))
+		memset(to + sizeof(*rec), 0, out->head - sizeof(*rec));
+	out->used += wq_rec_set_key(to, out->head, e);
+	out->count++;
+}
+
 /*
  * Append keys from *@place on, WQ_BATCH at most, to @out.  Returns -EMSGSIZE if there is no room
  * for the next key; *@place is still that of the key then.
@@ -30,7 +59,7 @@ static int list_batch(struct wq_out *out, u32 flags, u64 *place)
 {
 	s64 offset = clock_offset();
 	struct wq *q = out->c->q;
-	struct wq_list_rec *rec;
+	struct wq_list_rec rec;
 	struct wq_entry *e;
 	struct wq_cs cs;
 	int i, ret = 0;
@@ -39,24 +68,21 @@ static int list_batch(struct wq_out *out, u32 flags, u64 *place)
 	wq_lock(&cs, q);
 	for (i = 0; i < WQ_BATCH; i++) {
 		next = *place;
-		e = wq_walk(&cs, &next);
-		/* An entry whose delay a shut down dropped counts as unknown. */
-		if (e && wq_key_bits(q, out->c, e)) {
+		e = walk(&cs, flags, &next);
+		if (e && is_listed(out, flags, e)) {
 			if (out->count == out->max ||
 			    e->len > wq_key_room(out->head, out->room - out->used)) {
 				ret = -EMSGSIZE;
 				break;
 			}
-			rec = out->recs + out->used;
-			*rec = (struct wq_list_rec){ .len = e->len };
-			wq_key_info(&cs, out->c, e, &rec->info);
+			rec = (struct wq_list_rec){ .len = e->len };
+			wq_key_info(&cs, out->c, e, &rec.info);
 			if (flags & WQ_LIST_SINCE) {
-				rec->info.age = wq_now(&cs) - rec->info.age + offset;
+				rec.info.age = wq_now(&cs) - rec.info.age + offset;
 				if (e->state & ENTRY_REQUEUED)
-					rec->info.state |= WQ_KEY_REQUEUED;
+					rec.info.state |= WQ_KEY_REQUEUED;
 			}
-			out->used += wq_rec_set_key(rec, out->head, e);
-			out->count++;
+			put_rec(out, &rec, e);
 		}
 		*place = next;
 		if (!e)
@@ -111,16 +137,27 @@ static u64 place_of_cursor(u64 cursor)
 	return cursor_decrypt(cursor ^ cursor_encrypt(0, cursor_key()), cursor_key());
 }
 
+/* Bytes of a record ahead of its key, as the caller's header has them; 0: info_size is bad. */
+static u32 head_of_list(const struct wq_list *args)
+{
+	u32 size = args->info_size ?: WQ_MIN_INFO;
+
+	if (size % sizeof(u64) || size < WQ_MIN_INFO || size > WQ_MAX_INFO)
+		return 0;
+	return offsetof(struct wq_list_rec, info) + size;
+}
+
 int wq_verb_list(struct wq_call *call, void *arg)
 {
 	struct wq_list *args = arg;
+	u32 head = head_of_list(args);
 	u64 place = place_of_cursor(args->cursor);
 	struct wq_out out __uninitialized;
 	int ret;
 
-	if (args->flags & ~WQ_LIST_SINCE || args->reserved)
+	if (args->flags & ~(WQ_LIST_SINCE | WQ_LIST_IDLE) || args->reserved || !head)
 		return -EINVAL;
-	ret = wq_out_init(&out, call, &args->keys, sizeof(struct wq_list_rec)) ?:
+	ret = wq_out_init(&out, call, &args->keys, head) ?:
 		wq_out_extend(&out);
 	if (ret)
 		return ret;

@@ -236,11 +236,11 @@ void wq_end_fences(struct wq_cs *cs, struct wq_entry *e, int result, bool all)
 /* The run of an entry, which is embedded or has waits, ends by a done with these flags. */
 void wq_end_waits(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 {
-	int result = flags & WQ_ADD_RATE_LIMITED ? WQ_END_FAILED : WQ_END_DONE;
+	int result = wq_last_of_done(e, flags) - WQ_LAST_DONE;
 
+	static_assert(WQ_LAST_FAILED - WQ_LAST_DONE == WQ_END_FAILED - WQ_END_DONE);
+	static_assert(WQ_LAST_GAVE_UP - WQ_LAST_DONE == WQ_END_GAVE_UP - WQ_END_DONE);
 	wq_assert_locked(cs);
-	if (e->state & ENTRY_PARKED || flags & OP_PARK)
-		result = WQ_END_GAVE_UP;
 	if (wq_is_embedded(e)) {
 		/* A flush without a run to wait for reports how the last one ended. */
 		wq_embedded_of(e)->end = result;
@@ -287,7 +287,7 @@ void wq_clear_dirty(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /* The range of a duration: how many of the bounds 10 ns to 10 s are below it. */
-static inline unsigned int hist_range(s64 ns)
+static __always_inline unsigned int hist_range(s64 ns)
 {
 	static const u64 powers[] = {
 		1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000,
@@ -305,11 +305,45 @@ static inline unsigned int hist_range(s64 ns)
 	return i - (below < powers[i]);
 }
 
-/* Count a duration. */
-void wq_hist_count(struct wq_hist *h, s64 ns)
+static __always_inline void hist_count(struct wq_hist *h, s64 ns)
 {
 	h->counts[hist_range(ns)]++;
 	h->sum += max(ns, 0LL);
+}
+
+/* Count a duration. */
+void wq_hist_count(struct wq_hist *h, s64 ns)
+{
+	hist_count(h, ns);
+}
+
+static __always_inline void end_times(struct wq *q, struct wq_times *t, s64 ns, s64 now, u32 result)
+{
+	q->starts -= t->start;
+	t->last = wq_last_pack(ns, now, result);
+}
+
+/*
+ * The run of an entry ends, with WQ_LAST_*, in a queue that keeps times.  The caller ends the hold
+ * of the entry after this.  In between the consumer must not enter wq.running.
+ */
+void wq_end_times(struct wq_cs *cs, struct wq_entry *e, u32 result)
+{
+	wq_assert_locked(cs);
+	end_times(cs->q, wq_times_of(e), max(wq_time_held(cs, e), 0LL), wq_now(cs), result);
+}
+
+/* Count a run that ends by done, as wq_end_times().  Returns how long it took. */
+s64 wq_count_run(struct wq_cs *cs, struct wq_entry *e, s64 now, u32 result)
+{
+	struct wq_times *t = wq_times_of(e);
+	struct wq *q = cs->q;
+	s64 ns = max(now - t->start, 0LL);
+
+	wq_assert_locked(cs);
+	hist_count(&q->works, ns);
+	end_times(q, t, ns, now, result);
+	return ns;
 }
 
 /* When the oldest run of a consumer started, which holds at least one entry. */
@@ -388,6 +422,8 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	wq_uncount_start(q);
 	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
+	if (q->timed)
+		wq_end_times(cs, e, WQ_LAST_NONE);
 	wq_requeue(cs, e);
 	q->given_back++;
 }

@@ -41,13 +41,15 @@
  * requeued key keeps the time at which it became dirty, so its age is the time for which it
  * has needed a run.  For the runs in progress the queue keeps the sum of their start times,
  * and it sorts the consumers by the start of their oldest run.  So wq_stat.unfinished and
- * wq_stat.longest cost O(1).
+ * wq_stat.longest cost O(1).  When a run ends, wq_end_times() puts the last run of the key in the
+ * place of the start, where it stays until the next get.
  *
  * Steps of each add, get and done are inline here, the others are in state/state.c.
  */
 #ifndef _WQ_STATE_H
 #define _WQ_STATE_H
 
+#include "base/last.h"
 #include "order/priority.h"
 #include "state/lock.h"
 #include "state/op.h"
@@ -62,6 +64,8 @@ void wq_release(struct wq_cs *cs, struct wq_entry *e, bool ended);
 int wq_set_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_set_newly_dirty(struct wq_cs *cs, struct wq_entry *e);
 void wq_hist_count(struct wq_hist *h, s64 ns);
+void wq_end_times(struct wq_cs *cs, struct wq_entry *e, u32 result);
+s64 wq_count_run(struct wq_cs *cs, struct wq_entry *e, s64 now, u32 result);
 s64 wq_oldest_start(struct wq_consumer *c);
 void wq_running_insert(struct wq *q, struct wq_consumer *c);
 void wq_renew_map(struct wq_cs *cs);
@@ -210,15 +214,11 @@ static __always_inline void wq_hold(struct wq_cs *cs, struct wq_consumer *c, str
 	wq_count_held(cs, c, 1);
 }
 
-/* A run of an entry ends. */
+/* A run of an entry ends.  If the queue keeps times, wq_end_times() has ended those of the run. */
 static inline void wq_end_run(struct wq_cs *cs, struct wq_entry *e)
 {
-	struct wq *q = cs->q;
-
 	wq_assert_locked(cs);
-	if (q->timed)
-		q->starts -= wq_times_of(e)->start;
-	wq_run_end(&q->runs, e);
+	wq_run_end(&cs->q->runs, e);
 }
 
 /* Take an entry away from its consumer.  The policy still counts it as handed out. */
@@ -261,6 +261,22 @@ static inline s64 wq_time_held(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	return cs->q->timed ? wq_now(cs) - wq_times_of(e)->start : 0;
+}
+
+/* How a run ends by a done with these flags: WQ_LAST_*. */
+static inline u32 wq_last_of_done(const struct wq_entry *e, u32 flags)
+{
+	if (unlikely(e->state & ENTRY_PARKED || flags & OP_PARK))
+		return WQ_LAST_GAVE_UP;
+	return flags & WQ_ADD_RATE_LIMITED ? WQ_LAST_FAILED : WQ_LAST_DONE;
+}
+
+/* The last run of an entry that is not processing, see base/last.h; 0: nothing is known of it. */
+static inline u64 wq_last_run(const struct wq *q, struct wq_entry *e)
+{
+	lockdep_assert_held(&q->lock);
+	/* An entry without a token was not handed out since it was made. */
+	return q->timed && e->token ? wq_times_of(e)->last : 0;
 }
 
 /* The entry is no longer retained: it has a run to wait for, or no failures. */

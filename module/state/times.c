@@ -253,8 +253,8 @@ static void give_back_last(struct wq_cs *cs, struct wq_entry *e)
 	wq_push(cs, e);
 }
 
-/* A consumer has lost the run of an entry: it died, or its lease expired. */
-void wq_lose_run(struct wq_cs *cs, struct wq_entry *e)
+/* A consumer has lost the run of an entry, WQ_LAST_*: it died, or its lease expired. */
+void wq_lose_run(struct wq_cs *cs, struct wq_entry *e, u32 result)
 {
 	struct wq *q = cs->q;
 	bool again = e->given_back;
@@ -262,6 +262,8 @@ void wq_lose_run(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	q->given_back++;
 	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
+	if (q->timed)
+		wq_end_times(cs, e, result);
 	if (e->given_back < WQ_MAX_GIVEN_BACK)
 		e->given_back++;
 	if (!again)
@@ -281,7 +283,7 @@ static void handle_expired(struct wq_cs *cs)
 	wq_assert_locked(cs);
 	e = wq_leases_first(&q->leases);
 	trace_wq_expire(q, e, wq_time_held(cs, e), false);
-	wq_lose_run(cs, e);
+	wq_lose_run(cs, e, WQ_LAST_EXPIRED);
 	/* Move it behind the keys that dead consumers gave back. */
 	if (e->state & ENTRY_REQUEUED)
 		list_move_tail(&e->link, &q->requeued);

@@ -25,7 +25,7 @@ void wq_dispose_new(struct wq_cs *cs, struct wq_entry *e);
 void wq_undo_enter(struct wq_cs *cs, struct wq_entry *e, bool idle);
 int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op, s64 delay);
 int wq_set_dirty_by(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op);
-void wq_lose_run(struct wq_cs *cs, struct wq_entry *e);
+void wq_lose_run(struct wq_cs *cs, struct wq_entry *e, u32 result);
 s64 wq_handle_times(struct wq_cs *cs);
 bool wq_catch_up(struct wq_cs *cs);
 

@@ -158,7 +158,7 @@ static unsigned int done_to_idle(struct wq_cs *cs, struct wq_batch *b, struct wq
 		if (e->state != ENTRY_PROCESSING || e->failures || e->waited || e->disabled ||
 		    e->given_back || wq_check_held(c, e, op->token))
 			break;
-		wq_count_done(cs, e);
+		wq_count_done(cs, e, 0);
 		wq_end_run(cs, e);
 		wq_entry_set_state(e, ENTRY_IDLE);
 		span_append(&span, e, &q->idle);

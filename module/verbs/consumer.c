@@ -52,7 +52,8 @@ static bool give_back_some(struct wq_cs *cs, struct wq_consumer *c)
 	for (i = 0; i < WQ_BATCH && c->nr_held; i++)
 		wq_lose_run(cs, list_empty(&c->again) ?
 			    list_last_entry(&c->held, struct wq_entry, link) :
-			    list_first_entry(&c->again, struct wq_entry, link));
+			    list_first_entry(&c->again, struct wq_entry, link),
+			    WQ_LAST_GIVEN_BACK);
 	return !c->nr_held;
 }
 

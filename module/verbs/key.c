@@ -76,6 +76,25 @@ static void park_info(const struct wq_entry *e, struct wq_key_info *info)
 	}
 }
 
+/* The last run of an entry, also of one that is idle. */
+static void last_info(struct wq_cs *cs, struct wq_entry *e, struct wq_key_info *info)
+{
+	u64 last = wq_last_run(cs->q, e);
+
+	wq_assert_locked(cs);
+	if (!wq_last_result(last))
+		return;
+	info->last_result = wq_last_result(last);
+	info->last_age = wq_last_age(last, wq_now(cs));
+	info->last_took = wq_last_took(last);
+}
+
+/* Whether an entry, which may be idle, is reported to a caller that asks for its last run. */
+bool wq_key_has_last(const struct wq *q, struct wq_entry *e)
+{
+	return !(e->state & ENTRY_PROCESSING) && wq_last_result(wq_last_run(q, e));
+}
+
 /* Fill @info with the state of an entry, as consumer @c sees it. */
 void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
 		 struct wq_key_info *info)
@@ -103,6 +122,8 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 		info->lease = max_t(s64, 0, lease - wq_now(cs));
 	if (e->state & ENTRY_PROCESSING)
 		info->holder = holder(e->consumer);
+	else
+		last_info(cs, e, info);
 	if (unlikely((e->state & (ENTRY_PARKED | ENTRY_PROCESSING)) == ENTRY_PARKED))
 		park_info(e, info);
 	if (q->timed && e->state & (ENTRY_PROCESSING | ENTRY_DIRTY | ENTRY_PARKED)) {
@@ -113,11 +134,11 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 	}
 }
 
-static int report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
+static int report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e, bool last,
 		  struct wq_key_info *info)
 {
 	wq_assert_locked(cs);
-	if (!e || !wq_key_bits(cs->q, c, e))
+	if (!e || !(wq_key_bits(cs->q, c, e) || (last && wq_key_has_last(cs->q, e))))
 		return -ENOENT;
 	wq_key_info(cs, c, e, info);
 	return 0;
@@ -131,21 +152,24 @@ static int report(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
  * @what: WQ_DO_*, but not WQ_DO_DISABLE, which needs memory
  * @info: receives the key's state from before
  *
- * Return: 0; -ENOENT: the queue does not know the key, or WQ_DO_KICK: it is not parked;
+ * Return: 0; -ENOENT: the queue does not know the key, WQ_DO_LAST: nor its last run, or WQ_DO_KICK:
+ * it is not parked;
  * -ESHUTDOWN: WQ_DO_KICK: the queue is shut down.
  */
 int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 what,
 	      struct wq_key_info *info)
 {
+	bool last = what == WQ_DO_LAST;
 	struct wq_entry *e;
 	struct wq_cs cs;
 	int ret;
 
 	wq_lock(&cs, q);
-	e = wq_lookup(&cs, op->hash, op->key, op->len);
+	e = last ? wq_lookup_entry(&cs, op->hash, op->key, op->len) :
+		   wq_lookup(&cs, op->hash, op->key, op->len);
 	if (e)
 		wq_catch_up_entry(&cs, e);
-	ret = report(&cs, c, e, info);
+	ret = report(&cs, c, e, last, info);
 	switch (what) {
 	case WQ_DO_CANCEL:
 		if (!ret)

@@ -9,6 +9,7 @@
 #include "state/op.h"
 
 u32 wq_key_bits(const struct wq *q, const struct wq_consumer *c, const struct wq_entry *e);
+bool wq_key_has_last(const struct wq *q, struct wq_entry *e);
 void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry *e,
 		 struct wq_key_info *info);
 int wq_key_do(struct wq *q, struct wq_consumer *c, const struct wq_op *op, u32 what,

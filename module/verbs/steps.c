@@ -109,6 +109,8 @@ int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
 	prefetch_popped(q, e);
 	wq_hold(cs, c, e);
 	if (unlikely(e->len > room)) {
+		if (q->timed)
+			wq_end_times(cs, e, WQ_LAST_NONE);
 		wq_requeue(cs, e);
 		q->unfit++;
 		return -EMSGSIZE;

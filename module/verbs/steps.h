@@ -251,16 +251,14 @@ static inline bool wq_refuses_adds(const struct wq *q, struct wq_entry *e)
 	return q->shut || wq_is_disabled(e);
 }
 
-/* Count and trace a done, whose run has not ended yet. */
-static inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e)
+/* Count and trace a done with these flags, whose run ends after this. */
+static inline void wq_count_done(struct wq_cs *cs, struct wq_entry *e, u32 flags)
 {
 	s64 ns = 0;
 
 	wq_assert_locked(cs);
-	if (cs->q->timed) {
-		ns = wq_time_held(cs, e);
-		wq_hist_count(&cs->q->works, ns);
-	}
+	if (cs->q->timed)
+		ns = wq_count_run(cs, e, wq_now(cs), wq_last_of_done(e, flags));
 	wq_trace_done(cs->q, e, ns);
 }
 
@@ -291,7 +289,7 @@ static __always_inline int __wq_entry_done(struct wq_cs *cs, struct wq_consumer 
 			wq_forget_key(cs, e, wq_key_data(e), e->len);
 	}
 
-	wq_count_done(cs, e);
+	wq_count_done(cs, e, op->flags);
 	if (unlikely(e->waited) || wq_is_embedded(e))
 		wq_end_waits(cs, e, op->flags);
 	__wq_unhold(cs, e);

@@ -483,10 +483,15 @@ static void token_note(const struct wq_rec *rec)
 	token_last[id] = rec->token;
 }
 
-static void info_check(struct task *t, const struct wq_key_info *info)
+/* @idle: the key may be idle, if its last run is known. */
+static void info_check(struct task *t, const struct wq_key_info *info, bool idle)
 {
-	if (!info->state || info->state >= WQ_KEY_DISABLED << 1)
+	if (info->state >= WQ_KEY_DISABLED << 1 || (!info->state && !idle))
 		fault(t, "state 0x%x", info->state);
+	if (info->last_result > WQ_LAST_EXPIRED || info->last_age < 0 || info->last_took < 0 ||
+	    (!info->last_result && (info->last_age || info->last_took)))
+		fault(t, "last run: %u, %lld, %lld", info->last_result, (long long)info->last_age,
+		      (long long)info->last_took);
 	if (info->state & WQ_KEY_MINE && !(info->state & WQ_KEY_PROCESSING))
 		fault(t, "state 0x%x: mine, but not processing", info->state);
 	if (info->reason_len > WQ_MAX_REASON || info->error > WQ_MAX_ERROR ||
@@ -498,10 +503,26 @@ static void info_check(struct task *t, const struct wq_key_info *info)
 		fault(t, "given back %u times, priority %d", info->given_back, info->priority);
 }
 
-static void out_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
-		      __u32 most, bool rows)
+/* A record of a list, whose info has @size bytes. */
+static void row_check(struct task *t, const struct wq_list_rec *row, __u32 size, bool idle)
 {
-	__u32 off = 0, size, i, head = rows ? sizeof(struct wq_list_rec) : sizeof(struct wq_rec);
+	struct wq_key_info info = { 0 };
+
+	memcpy(&info, &row->info, size < sizeof(info) ? size : sizeof(info));
+	info_check(t, &info, idle);
+	if (!info.state && size == sizeof(info) && !info.last_result)
+		fault(t, "an idle key is listed, and its last run is not known");
+	for (; size > sizeof(info); size--)
+		if (((const char *)&row->info)[size - 1])
+			fault(t, "byte %u of an info is not zero", size - 1);
+}
+
+/* @rows: bytes of each info, if the records are those of a list. */
+static void out_check(struct task *t, const struct spot *s, const struct wq_keys *keys,
+		      __u32 most, __u32 rows, bool idle)
+{
+	__u32 off = 0, size, i;
+	__u32 head = rows ? offsetof(struct wq_list_rec, info) + rows : sizeof(struct wq_rec);
 
 	leak_check(t, s, WQ_MAX_OUT, "the records");
 	if (keys->size > WQ_MAX_OUT || keys->size > s->len)
@@ -532,7 +553,7 @@ static void out_check(struct task *t, const struct spot *s, const struct wq_keys
 		if (!rows && rec->given_back > WQ_MAX_GIVEN_BACK)
 			fault(t, "record %u was given back %u times", i, rec->given_back);
 		if (rows)
-			info_check(t, &((struct wq_list_rec *)(s->user + off))->info);
+			row_check(t, (struct wq_list_rec *)(s->user + off), rows, idle);
 		if (!rows)
 			token_note(rec);
 	}
@@ -619,7 +640,7 @@ static void get_check(struct task *t, const struct spot *s, const struct wq_keys
 	if (ret == 0 && !keys->count)
 		fault(t, "neither a key nor an error");
 	if (ret == 0)
-		out_check(t, s, keys, in->count, false);
+		out_check(t, s, keys, in->count, 0, false);
 	else
 		leak_check(t, s, WQ_MAX_OUT, "the records");
 	if (ret && ret != -EFAULT)
@@ -932,7 +953,7 @@ __s32 do_key(struct task *t, const struct call *c)
 	spot_check(t, &key, 0, "the key");
 	/* A disable of a key that the queue does not know reports no state. */
 	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE && args.op != WQ_DO_RESTORE)
-		info_check(t, &args.info);
+		info_check(t, &args.info, args.op == WQ_DO_LAST);
 	return ret;
 }
 
@@ -947,11 +968,16 @@ static __u64 cursor_pick(const struct task *t, __u8 how)
 
 __s32 do_list(struct task *t, const struct call *c)
 {
+	static const __u32 info_sizes[] = {
+		sizeof(struct wq_key_info), 0, WQ_MIN_INFO, sizeof(struct wq_key_info) + 8,
+		WQ_MAX_INFO, WQ_MIN_INFO - 8, WQ_MAX_INFO + 8, sizeof(struct wq_key_info) + 1,
+	};
 	struct spot out;
 	struct wq_list args = {
 		.flags = PICK(flag_values, c->arg[A_FLAGS]),
 		.keys = out_place(t, &out),
 		.cursor = cursor_pick(t, c->arg[A_CURSOR]),
+		.info_size = PICK(info_sizes, c->arg[A_CURSOR] / 16),
 	};
 	const struct wq_list in = args;
 	__s32 ret = verb(t, WQ_IOC_LIST, &args, sizeof(args), true);
@@ -960,7 +986,9 @@ __s32 do_list(struct task *t, const struct call *c)
 		if (ret == 0 || ret == -EINTR)
 			t->cursor = args.cursor;
 		if (ret == 0)
-			out_check(t, &out, &args.keys, in.keys.count, true);
+			out_check(t, &out, &args.keys, in.keys.count,
+				  in.info_size ? in.info_size : WQ_MIN_INFO,
+				  in.flags & WQ_LIST_IDLE);
 		else
 			leak_check(t, &out, WQ_MAX_OUT, "the list");
 		if (ret == -EINTR)

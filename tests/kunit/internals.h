@@ -185,6 +185,15 @@ static inline int consumer_query(struct wq_consumer *c, struct wq *q, const void
 	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, c, &op, WQ_DO_QUERY, info);
 }
 
+/* Also of a key that is idle, if its last run is known. */
+static inline int consumer_last(struct wq_consumer *c, struct wq *q, const void *key, size_t len,
+				struct wq_key_info *info)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_key_do(q, c, &op, WQ_DO_LAST, info);
+}
+
 static inline int consumer_cancel(struct wq_consumer *c, struct wq *q, const void *key,
 				  size_t len, struct wq_key_info *info)
 {

@@ -828,6 +828,205 @@ const struct row wq_metrics_rows[] = {
 	{}
 };
 
+/* --- the last run --- */
+
+static struct wq_key_info last_of(struct kunit *test, const char *key)
+{
+	struct wq_key_info info = {};
+
+	consumer_last(consumer_kernel(queue(test)), queue(test), key, strlen(key), &info);
+	return info;
+}
+
+/* The last run ended so long ago and took so long, both exact to what its 8 bytes can have. */
+static void expect_last(struct kunit *test, const char *key, u32 result, s64 age, s64 took)
+{
+	struct wq_key_info info = last_of(test, key);
+
+	KUNIT_EXPECT_EQ_MSG(test, info.last_result, result, "%s", key);
+	KUNIT_EXPECT_GE_MSG(test, info.last_age, age, "%s", key);
+	KUNIT_EXPECT_LE_MSG(test, info.last_age, age + (1LL << 20) - 1, "%s", key);
+	KUNIT_EXPECT_LE_MSG(test, info.last_took, took, "%s", key);
+	KUNIT_EXPECT_GE_MSG(test, info.last_took, took - (took >> 14), "%s", key);
+}
+
+static void expect_no_last(struct kunit *test, const char *key)
+{
+	struct wq_key_info info = last_of(test, key);
+
+	KUNIT_EXPECT_EQ_MSG(test, info.last_result, WQ_LAST_NONE, "%s", key);
+	KUNIT_EXPECT_EQ_MSG(test, info.last_age, 0LL, "%s", key);
+	KUNIT_EXPECT_EQ_MSG(test, info.last_took, 0LL, "%s", key);
+}
+
+static void run_with(struct kunit *test, const char *key, s64 took, s64 delay, u32 outcome)
+{
+	struct wq_item item;
+
+	item = get(test, key);
+	pass(test, took);
+	KUNIT_EXPECT_GE(test, wq_done_with(queue(test), &item, delay, outcome), 0);
+}
+
+static void a_key_that_is_new_or_processing_has_no_last_run(struct kunit *test)
+{
+	int i;
+
+	/* times whose last bits, which have the result of a last run, differ */
+	for (i = 0; i < 2; i++) {
+		add(test, i ? "a" : "b");
+		pass(test, HOUR + 1);
+		expect_no_last(test, i ? "a" : "b");
+		get(test, i ? "a" : "b");
+		pass(test, HOUR);
+		expect_no_last(test, i ? "a" : "b");
+	}
+	expect_no_last(test, "unknown");
+}
+
+static void the_last_run_of_an_idle_key_has_its_end_and_its_time(struct kunit *test)
+{
+	struct wq_key_info info = {};
+
+	add(test, "a");
+	pass(test, SEC);
+	run_with(test, "a", 3 * SEC, 0, 0);
+	expect_last(test, "a", WQ_LAST_DONE, 0, 3 * SEC);
+	pass(test, 2 * HOUR);
+	expect_last(test, "a", WQ_LAST_DONE, 2 * HOUR, 3 * SEC);
+	KUNIT_EXPECT_EQ(test, last_of(test, "a").state, 0U);
+	/* Otherwise the queue does not know the key. */
+	KUNIT_EXPECT_EQ(test, consumer_query(consumer_kernel(queue(test)), queue(test), "a", 1,
+					     &info), -ENOENT);
+}
+
+static void the_last_run_stays_in_each_state_until_the_next_get(struct kunit *test)
+{
+	struct wq_item item;
+
+	limited_queue(test, HOUR, HOUR);
+	/* delayed for a retry */
+	add(test, "a");
+	run_with(test, "a", 7, 0, WQ_OUTCOME_RETRY);
+	pass(test, 10 * MSEC);
+	expect_last(test, "a", WQ_LAST_FAILED, 10 * MSEC, 7);
+	/* ready */
+	KUNIT_EXPECT_EQ(test, wq_add_after(queue(test), "a", 1, 0, WQ_ADD_DROP_DELAY), 1);
+	pass(test, 10 * MSEC);
+	expect_last(test, "a", WQ_LAST_FAILED, 20 * MSEC, 7);
+	/* dirty again: ready after its run */
+	item = get(test, "a");
+	expect_no_last(test, "a");
+	pass(test, MSEC);
+	add(test, "a");
+	pass(test, MSEC);
+	KUNIT_EXPECT_EQ(test, wq_done(queue(test), &item), WQ_RESULT_READY);
+	expect_last(test, "a", WQ_LAST_DONE, 0, 2 * MSEC);
+	/* retained: it has failed before, and this run did not */
+	run_with(test, "a", 4 * MSEC, 0, 0);
+	KUNIT_EXPECT_EQ(test, last_of(test, "a").state, WQ_KEY_FAILED);
+	expect_last(test, "a", WQ_LAST_DONE, 0, 4 * MSEC);
+	/* parked */
+	add(test, "a");
+	run_with(test, "a", 5 * MSEC, 0, WQ_OUTCOME_GIVE_UP);
+	pass(test, HOUR);
+	KUNIT_EXPECT_TRUE(test, last_of(test, "a").state & WQ_KEY_PARKED);
+	expect_last(test, "a", WQ_LAST_GAVE_UP, HOUR, 5 * MSEC);
+	/* delayed by its outcome, and canceled */
+	add(test, "a");
+	run_with(test, "a", 6 * MSEC, 2 * HOUR, WQ_OUTCOME_AFTER);
+	pass(test, HOUR);
+	expect_last(test, "a", WQ_LAST_DONE, HOUR, 6 * MSEC);
+	KUNIT_EXPECT_EQ(test, wq_cancel(queue(test), "a", 1), WQ_KEY_DELAYED);
+	expect_last(test, "a", WQ_LAST_DONE, HOUR, 6 * MSEC);
+}
+
+static void the_last_failure_of_a_key_that_is_retried_gave_it_up(struct kunit *test)
+{
+	queue_on_clock(test, (struct wq_params){
+		.name = QUEUE, .limiter = wq_limiter_exponential(0, 0), .max_retries = 1,
+	});
+	add(test, "a");
+	run_with(test, "a", 1, 0, WQ_OUTCOME_RETRY);
+	expect_last(test, "a", WQ_LAST_FAILED, 0, 1);
+	run_with(test, "a", 2, 0, WQ_OUTCOME_RETRY);
+	expect_last(test, "a", WQ_LAST_GAVE_UP, 0, 2);
+}
+
+static void a_lost_run_is_the_last_one_and_shows_how_it_was_lost(struct kunit *test)
+{
+	struct wq_consumer *c;
+	u8 key[WQ_MAX_KEY];
+	struct consumer_got got = { .key = key, .size = sizeof(key) };
+	int i;
+
+	queue_on_clock(test, (struct wq_params){ .name = QUEUE, .lease = SEC });
+	add(test, "a");
+	/* the second one counts as a failure, and is delayed */
+	for (i = 0; i < 2; i++) {
+		c = consumer_open(queue(test));
+		KUNIT_ASSERT_NOT_NULL(test, c);
+		KUNIT_ASSERT_EQ(test, consumer_get(c, &got), 0);
+		pass(test, 3 * MSEC);
+		consumer_close(c);
+		pass(test, 5 * MSEC);
+		expect_last(test, "a", WQ_LAST_GIVEN_BACK, 5 * MSEC, 3 * MSEC);
+	}
+	add(test, "b");
+	c = consumer_open(queue(test));
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	KUNIT_ASSERT_EQ(test, consumer_get(c, &got), 0);
+	pass(test, 2 * SEC);
+	wq_clock_tick(queue(test));
+	expect_last(test, (char[]){ key[0], 0 }, WQ_LAST_EXPIRED, 0, 2 * SEC);
+	KUNIT_EXPECT_EQ(test, stats(test)->unfinished, 0ULL);
+	consumer_close(c);
+}
+
+static void a_get_that_does_not_reach_its_caller_is_no_run(struct kunit *test)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 key[WQ_MAX_KEY];
+	struct consumer_got got = { .key = key, .size = sizeof(key) };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	add(test, "a");
+	run_with(test, "a", 1, 0, 0);
+	add(test, "a");
+	KUNIT_ASSERT_EQ(test, consumer_get(c, &got), 0);
+	pass(test, SEC);
+	consumer_give_back(c, "a", 1, got.token);
+	expect_no_last(test, "a");
+	EXPECT_RUNNING(test, 0, 0);
+	consumer_close(c);
+}
+
+static void a_last_run_of_any_length_and_age_is_exact(struct kunit *test)
+{
+	static const s64 times[] = {
+		0, 1, 999, 32767, 32768, 65535, MSEC, SEC, HOUR, YEAR, 30 * YEAR, 36 * YEAR,
+	};
+	int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(times); i++) {
+		add(test, "a");
+		run_with(test, "a", times[i], 0, 0);
+		for (j = 0; j < 4; j++) {
+			expect_last(test, "a", WQ_LAST_DONE, j * times[i] / 4, times[i]);
+			pass(test, (j + 1) * times[i] / 4 - j * times[i] / 4);
+		}
+	}
+}
+
+static void a_queue_without_a_name_has_no_last_run(struct kunit *test)
+{
+	queue_on_clock(test, (struct wq_params){ .limiter = wq_limiter_exponential(0, 0) });
+	add(test, "a");
+	run_with(test, "a", SEC, 0, WQ_OUTCOME_RETRY);
+	KUNIT_EXPECT_EQ(test, last_of(test, "a").failures, 1U);
+	expect_no_last(test, "a");
+}
+
 /* --- the log of a long drain --- */
 
 static void expect_drain_text(struct kunit *test, const char *expected)
@@ -909,6 +1108,14 @@ static struct kunit_case metrics_cases[] = {
 	KUNIT_CASE(the_keys_left_after_shutdown_are_measured),
 	KUNIT_CASE(while_a_drain_waits_all_is_measured),
 	KUNIT_CASE(a_queue_may_be_destroyed_while_keys_are_processed),
+	KUNIT_CASE(a_key_that_is_new_or_processing_has_no_last_run),
+	KUNIT_CASE(the_last_run_of_an_idle_key_has_its_end_and_its_time),
+	KUNIT_CASE(the_last_run_stays_in_each_state_until_the_next_get),
+	KUNIT_CASE(the_last_failure_of_a_key_that_is_retried_gave_it_up),
+	KUNIT_CASE(a_lost_run_is_the_last_one_and_shows_how_it_was_lost),
+	KUNIT_CASE(a_get_that_does_not_reach_its_caller_is_no_run),
+	KUNIT_CASE(a_last_run_of_any_length_and_age_is_exact),
+	KUNIT_CASE(a_queue_without_a_name_has_no_last_run),
 	KUNIT_CASE(log_of_a_drain_shows_up_to_4_held_keys_and_first_those_given_back),
 	KUNIT_CASE(log_of_a_drain_shows_the_first_31_bytes_of_a_key),
 	KUNIT_CASE(log_of_a_drain_shows_the_keys_of_a_queue_without_a_name),

@@ -49,6 +49,7 @@ static void settle(struct wm *m, struct wm_key *key)
 		return;
 	key->failures = 0;
 	key->given_back = 0;
+	key->last_lost = true;
 }
 
 /* --- times --- */
@@ -283,6 +284,14 @@ static int mark(struct wm *m, u32 k, s8 level)
 	return 1;
 }
 
+static void set_last(const struct wm *m, struct wm_key *key, u32 result)
+{
+	key->last_result = m->p.timed ? result : WQ_LAST_NONE;
+	key->last_at = m->now;
+	key->last_took = m->now - key->start;
+	key->last_lost = false;
+}
+
 /* A run ended.  The run after it is there if the key is dirty. */
 static void end_run(struct wm_key *key, u32 end)
 {
@@ -489,10 +498,12 @@ static void retry(struct wm *m, u32 k, u32 error)
  * ahead of those never handed out.  Else it failed, and goes behind all others; but no key
  * fails after a shut down.
  */
-static void lose(struct wm *m, u32 k, u32 at)
+static void lose(struct wm *m, u32 k, u32 at, u32 result)
 {
 	struct wm_key *key = &m->key[k];
 	bool kicked = key->kicked, added = key->dirty;
+
+	set_last(m, key, result);
 
 	if (key->given_back < WQ_MAX_GIVEN_BACK)
 		key->given_back++;
@@ -740,6 +751,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	key->last_end = key->parked || kicked != key->kicked || outcome & WQ_OUTCOME_GIVE_UP ?
 		WQ_END_GAVE_UP : outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE;
 	end_run(key, key->last_end);
+	set_last(m, key, key->last_end + 1);
 	key->kicked = false;
 	settle(m, key);
 	end_drain(m, 0);
@@ -892,6 +904,7 @@ int wm_watch(struct wm *m, u32 k)
 /* Not a lost run: the key stays the next one. */
 void wm_give_back(struct wm *m, u32 k)
 {
+	set_last(m, &m->key[k], WQ_LAST_NONE);
 	give_back(m, k, 0);
 	m->starts_full_at -= m->p.start_token;
 }
@@ -914,9 +927,9 @@ void wm_end(struct wm *m, u32 c)
 	u32 at, k;
 
 	while ((k = first_held(m, c, true)) < WM_KEYS)
-		lose(m, k, 0);
+		lose(m, k, 0, WQ_LAST_GIVEN_BACK);
 	for (at = 0; (k = first_held(m, c, false)) < WM_KEYS; at++)
-		lose(m, k, at);
+		lose(m, k, at, WQ_LAST_GIVEN_BACK);
 }
 
 static bool is_paused(const struct wm *m, u32 i)
@@ -996,7 +1009,7 @@ void wm_tick(struct wm *m)
 			mark(m, k, m->key[k].later);
 		} else {
 			m->st.expired++;
-			lose(m, wm_first(m, WM_LEASE), m->nback);
+			lose(m, wm_first(m, WM_LEASE), m->nback, WQ_LAST_EXPIRED);
 		}
 	}
 }
@@ -1116,6 +1129,19 @@ s64 wm_age(const struct wm *m, u32 k)
 	if (!m->p.timed || !(key->holder || key->dirty || key->parked))
 		return 0;
 	return m->now - (key->holder ? key->start : key->since);
+}
+
+bool wm_is_last(const struct wm *m, u32 k, const struct wq_key_info *info)
+{
+	const struct wm_key *key = &m->key[k];
+	u32 want = key->holder ? WQ_LAST_NONE : key->last_result;
+	s64 age = m->now - key->last_at;
+
+	if (!want || (key->last_lost && !info->last_result))
+		return !info->last_result && !info->last_age && !info->last_took;
+	return info->last_result == want && info->last_age >= age &&
+	       info->last_age < age + (1 << 20) && info->last_took <= key->last_took &&
+	       info->last_took >= key->last_took - (key->last_took >> 14);
 }
 
 s8 wm_level(const struct wm *m, u32 k)

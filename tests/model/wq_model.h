@@ -97,6 +97,9 @@ struct wm_key {
 	s64 since;		/* dirty or parked: when it became so */
 	u64 queued;		/* ready: in the order in which keys became so */
 	s64 start;		/* held: when it was got */
+	u32 last_result;	/* not held: of its last run, WQ_LAST_*, */
+	s64 last_at, last_took;	/* when that run ended, and how long it took */
+	bool last_lost;		/* the queue may have forgotten it while the key was unknown */
 	u32 stops;		/* how often it has stopped being dirty */
 	bool slot;		/* it counts as one that its group has in processing */
 	/* levels */
@@ -164,6 +167,7 @@ u32 wm_next_ready(const struct wm *m);		/* index in ready of the next start, or 
 u32 wm_requeues(const struct wm *m, u32 k);
 s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);
+bool wm_is_last(const struct wm *m, u32 k, const struct wq_key_info *info);	/* its last run */
 s8 wm_level(const struct wm *m, u32 k);
 u32 wm_first(const struct wm *m, u32 which);	/* key of the next such time, or WM_KEYS */
 s64 wm_next(const struct wm *m, u32 which);	/* that time, or S64_MAX */

@@ -668,6 +668,11 @@ static bool same_key(struct rig *rig, u32 c, u32 k)
 	if (rig->watch[k] && fence_result(rig->watch[k]) != wm_watched(&run->m, k))
 		return DIFFERS(rig, "wait for key %u: module %d, model %d", k,
 			       fence_result(rig->watch[k]), wm_watched(&run->m, k));
+	if (want >= 0 && !wm_is_last(&run->m, k, &info))
+		return DIFFERS(rig, "last run of key %u: module %u %lld %lld, model %u %lld %lld",
+			       k, info.last_result, info.last_age, info.last_took,
+			       run->m.key[k].last_result, run->m.now - run->m.key[k].last_at,
+			       run->m.key[k].last_took);
 	for (i = 0; want >= 0 && i < ARRAY_SIZE(real); i++)
 		if (real[i] != model[i])
 			return DIFFERS(rig, "%s of key %u: module %lld, model %lld",

@@ -122,6 +122,11 @@ static int do_query(int q)
 	return q_query(q, "k");
 }
 
+static int do_last(int q)
+{
+	return q_key_state(q, WQ_DO_LAST, "k", 1);
+}
+
 static int do_list(int q)
 {
 	struct array a = array_new(4096);
@@ -178,7 +183,7 @@ static const struct {
 	{ "stat", do_stat, R | W }, { "config", do_config, R | W }, { "set", do_set, R | W },
 	{ "pause", do_pause, R | W }, { "wait", do_wait, R | W },
 	{ "disable", do_disable, R | W }, { "enable", do_enable, R | W },
-	{ "forget", do_forget, R | W }, { "query", do_query, R },
+	{ "forget", do_forget, R | W }, { "query", do_query, R }, { "last", do_last, R },
 	{ "list", do_list, R }, { "get", do_get, R }, { "touch", do_touch, R },
 	{ "done", do_done, R }, { "add", do_add, W }, { "wait after an add", do_wait_add, W },
 	{ "cancel", do_cancel, W }, { "map", do_map, W }, { "kick", do_kick, W },
@@ -708,6 +713,7 @@ static __s64 since(int q)
 	struct wq_list list = {
 		.size = sizeof(list), .flags = WQ_LIST_SINCE,
 		.keys = { addr_of(rows.recs), rows.room, 0 },
+		.info_size = sizeof(struct wq_key_info),
 	};
 	__s64 age = verb(q, WQ_IOC_LIST, &list) ? -1 : row_at(&rows, 0)->info.age;
 

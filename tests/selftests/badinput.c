@@ -7,7 +7,7 @@
 /* WQ_IOC_ATTRS that reports. */
 #define REPORT		(WQ_IOC_ATTRS | 0x10000)
 
-#define ANY_OP	7	/* the bits of WQ_DO_*, which stand where others have flags */
+#define ANY_OP	15	/* the bits of WQ_DO_*, which stand where others have flags */
 
 /* Every verb that needs a queue, in an order in which all succeed; then the others. */
 static const struct {
@@ -16,7 +16,7 @@ static const struct {
 	__u32 more;		/* flags that contradict these */
 } verbs[] = {
 	{ WQ_IOC_ADD, 0, 0 }, { KEY_VERB(WQ_DO_QUERY), ANY_OP, 0 },
-	{ WQ_IOC_LIST, WQ_LIST_SINCE, 0 }, { WQ_IOC_STAT, 0, 0 }, { REPORT, 0, 0 },
+	{ WQ_IOC_LIST, WQ_LIST_SINCE | WQ_LIST_IDLE, 0 }, { WQ_IOC_STAT, 0, 0 }, { REPORT, 0, 0 },
 	{ WQ_IOC_ATTRS, 0, 0 }, { WQ_IOC_PAUSE, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, 0 },
 	{ KEY_VERB(WQ_DO_KICK), ANY_OP, 0 },
 	{ WQ_IOC_WAIT, WQ_WAIT_OWN, WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD },

@@ -52,6 +52,7 @@ static const struct verb {
 	{ "disable", KEY_VERB(WQ_DO_DISABLE), sizeof(struct wq_key_op),
 	  { OUT(wq_key_op, info.state) } },
 	{ "enable", KEY_VERB(WQ_DO_ENABLE), sizeof(struct wq_key_op), KEY_INFO },
+	{ "last", KEY_VERB(WQ_DO_LAST), sizeof(struct wq_key_op), KEY_INFO },
 	{ "list", WQ_IOC_LIST, sizeof(struct wq_list),
 	  { OUT(wq_list, keys.size), OUT(wq_list, keys.count), OUT(wq_list, cursor) } },
 	{ "report", WQ_IOC_ATTRS, sizeof(struct wq_attrs),
@@ -130,6 +131,7 @@ static void fill(struct args *a, const struct verb *v)
 	case KEY_VERB(WQ_DO_FORGET):
 	case KEY_VERB(WQ_DO_DISABLE):
 	case KEY_VERB(WQ_DO_ENABLE):
+	case KEY_VERB(WQ_DO_LAST):
 		a->ks.op = v->nr >> 16;
 		a->ks.key = addr_of("k");
 		a->ks.key_len = 1;

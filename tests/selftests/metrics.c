@@ -474,6 +474,171 @@ TEST_F(queue, query_cancel_and_forget_with_nonzero_output_fields_fail)
 	ASSERT_EQ(READY, q_query(self->q, "a"));
 }
 
+/* ---- the last run of a key ---- */
+
+/* Whether a key had this last run, and how its state is reported: by LAST, and by QUERY. */
+#define EXPECT_LAST(result, fd, key, ended, got) do {				\
+	struct wq_key_op ks_;							\
+	struct span now_;							\
+	__s64 took_;								\
+	EXPECT_LE(0, TIMED(now_, key_state(fd, WQ_DO_LAST, key, &ks_)));	\
+	EXPECT_EQ(result, ks_.info.last_result);				\
+	/* in steps of 2^20 ns */						\
+	EXPECT_LE(now_.from - (ended).to, ks_.info.last_age);			\
+	EXPECT_GT(now_.to - (ended).from + (1 << 20), ks_.info.last_age);	\
+	took_ = (ended).to - (got).from;					\
+	EXPECT_GE(took_, ks_.info.last_took);					\
+	took_ = (ended).from - (got).to;					\
+	EXPECT_LE(took_ - (took_ >> 14), ks_.info.last_took);			\
+} while (0)
+
+TEST_F(queue, last_run_has_its_result_its_age_and_its_time)
+{
+	static const struct {
+		__u32 outcome, result;
+	} ends[] = {
+		{ 0, WQ_LAST_DONE }, { WQ_OUTCOME_FORGET, WQ_LAST_DONE },
+		{ WQ_OUTCOME_RETRY, WQ_LAST_FAILED }, { WQ_OUTCOME_AFTER, WQ_LAST_DONE },
+		{ WQ_OUTCOME_GIVE_UP, WQ_LAST_GAVE_UP },
+	};
+	struct span got, ended;
+	struct item it;
+
+	for (int i = 0; i < ARRAY_SIZE(ends); i++) {
+		ASSERT_LE(0, q_add_flags(self->q, "a", 0, WQ_ADD_DROP_DELAY));
+		ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+		sleep_ms(3);
+		ASSERT_LE(0, TIMED(ended, q_done_reason(self->q, &it, ends[i].outcome, NULL)));
+		sleep_ms(2);
+		EXPECT_LAST(ends[i].result, self->q, "a", ended, got);
+	}
+	ASSERT_EQ(WQ_KEY_PARKED | WQ_KEY_FAILED, q_cancel(self->q, "a"));
+}
+
+TEST_F(queue, last_run_of_an_idle_key_is_reported_by_last_and_a_list_that_asks_for_it)
+{
+	struct array a = array_new(8192);
+	struct wq_list list = {
+		.size = sizeof(list), .flags = WQ_LIST_IDLE,
+		.keys = { addr_of(a.recs), a.room, 0 },
+		.info_size = sizeof(struct wq_key_info),
+	};
+	struct span got, ended;
+	struct wq_list_rec *row;
+	struct wq_key_op ks;
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "idle"));
+	ASSERT_EQ(0, TIMED(got, q_get(self->q, &it, 0)));
+	ASSERT_LE(0, TIMED(ended, q_done(self->q, &it)));
+	/* The queue has no last run of a key that was canceled before it ran. */
+	ASSERT_EQ(1, q_add(self->q, "canceled"));
+	ASSERT_EQ(READY, q_cancel(self->q, "canceled"));
+	ASSERT_EQ(-ENOENT, key_state(self->q, WQ_DO_LAST, "canceled", &ks));
+	ASSERT_EQ(-ENOENT, key_state(self->q, WQ_DO_LAST, "unknown", &ks));
+
+	ASSERT_EQ(-ENOENT, key_state(self->q, WQ_DO_QUERY, "idle", &ks));
+	EXPECT_LAST(WQ_LAST_DONE, self->q, "idle", ended, got);
+	ASSERT_EQ(0, key_state(self->q, WQ_DO_LAST, "idle", &ks));
+	ASSERT_EQ(0, ks.info.age);
+	ASSERT_EQ(-1, ks.info.due);
+	ASSERT_EQ(0, q_stat(self->q).keys);
+
+	ASSERT_EQ(1, q_add(self->q, "ready"));
+	ASSERT_EQ(0, verb(self->q, WQ_IOC_LIST, &list));
+	ASSERT_EQ(2, list.keys.count);
+	a.count = list.keys.count;
+	for (int i = 0; i < 2; i++) {
+		row = row_at(&a, i);
+		EXPECT_EQ(row->len == 4 ? 0 : READY, row->info.state);
+		EXPECT_EQ(row->len == 4 ? WQ_LAST_DONE : WQ_LAST_NONE, row->info.last_result);
+	}
+	ASSERT_EQ(READY, q_cancel(self->q, "ready"));
+	free(a.recs);
+}
+
+TEST_F(queue, last_run_that_was_given_back_shows_that_also_while_the_key_waits)
+{
+	int other = q_attach(self->name, O_RDWR);
+	struct span got, ended;
+	struct wq_key_op ks;
+	struct item it;
+
+	ASSERT_EQ(1, q_add(self->q, "a"));
+	ASSERT_EQ(0, TIMED(got, q_get(other, &it, 0)));
+	ASSERT_EQ(HELD, key_state(self->q, WQ_DO_LAST, "a", &ks));
+	ASSERT_EQ(WQ_LAST_NONE, ks.info.last_result);
+	sleep_ms(2);
+	ASSERT_EQ(0, TIMED(ended, close(other)));
+	ASSERT_EQ(READY, key_state(self->q, WQ_DO_QUERY, "a", &ks));
+	ASSERT_EQ(WQ_LAST_GIVEN_BACK, ks.info.last_result);
+	EXPECT_LAST(WQ_LAST_GIVEN_BACK, self->q, "a", ended, got);
+	ASSERT_EQ(READY, q_cancel(self->q, "a"));
+}
+
+TEST(last_run_is_not_known_in_a_queue_without_a_name)
+{
+	int q = q_private(0);
+	struct wq_key_op ks;
+	struct item it;
+
+	ASSERT_EQ(1, q_add(q, "a"));
+	ASSERT_EQ(0, q_get(q, &it, 0));
+	ASSERT_EQ(WQ_RESULT_DELAYED, q_done_reason(q, &it, WQ_OUTCOME_RETRY, NULL));
+	ASSERT_LE(0, key_state(q, WQ_DO_LAST, "a", &ks));
+	EXPECT_EQ(WQ_LAST_NONE, ks.info.last_result);
+	EXPECT_EQ(0, ks.info.last_age);
+	EXPECT_EQ(0, ks.info.last_took);
+	close(q);
+}
+
+TEST_F(queue, list_has_the_infos_of_the_size_that_its_caller_knows)
+{
+	static const __u32 sizes[] = {
+		0, WQ_MIN_INFO, WQ_MIN_INFO + 8, sizeof(struct wq_key_info), WQ_MAX_INFO - 8,
+		WQ_MAX_INFO,
+	};
+	static const __u32 bad[] = { 1, 8, WQ_MIN_INFO - 8, WQ_MIN_INFO + 4, WQ_MAX_INFO + 8, ~7U };
+	struct array a = array_new(8192);
+
+	ASSERT_EQ(1, q_add(self->q, "key"));
+	ASSERT_EQ(1, q_add_after(self->q, "yek", HOUR));
+	for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
+		__u32 size = sizes[i] ? sizes[i] : 120;
+		__u32 head = offsetof(struct wq_list_rec, info) + size;
+		struct wq_list list = {
+			.size = sizeof(list), .keys = { addr_of(a.recs), a.room, 0 },
+			.info_size = sizes[i],
+		};
+
+		memset(a.recs, 0xa5, a.room);
+		ASSERT_EQ(0, verb(self->q, WQ_IOC_LIST, &list));
+		ASSERT_EQ(2, list.keys.count);
+		ASSERT_EQ(2 * (head + 8), list.keys.size);
+		for (int n = 0; n < 2; n++) {
+			char *rec = (char *)a.recs + n * (head + 8);
+			struct wq_list_rec *row = (void *)rec;
+
+			ASSERT_EQ(3, row->len);
+			ASSERT_EQ(0, memcmp(rec + head, rec[head] == 'k' ? "key" : "yek", 3));
+			ASSERT_EQ(rec[head] == 'k' ? READY : WQ_KEY_DELAYED, row->info.state);
+			for (__u32 at = sizeof(struct wq_list_rec); at < head; at++)
+				ASSERT_EQ(0, rec[at]);
+		}
+	}
+	for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct wq_list list = {
+			.size = sizeof(list), .keys = { addr_of(a.recs), a.room, 0 },
+			.info_size = bad[i],
+		};
+
+		EXPECT_EQ(-EINVAL, verb(self->q, WQ_IOC_LIST, &list)) {
+			TH_LOG("%u bytes", bad[i]);
+		}
+	}
+	free(a.recs);
+}
+
 /* ---- the holder of a key ---- */
 
 static __u32 holder(int fd, const char *key)
@@ -723,8 +888,8 @@ TEST_F(queue, list_equals_query)
 			q_add(self->q, key);
 		if (i % 4 == 1)
 			q_add_after(self->q, key, HOUR + i * SEC);
-		if (i % 5 == 2)
-			q_get(self->q, &it, 0);
+		if (i % 5 == 2 && !q_get(self->q, &it, 0) && i % 2)
+			q_done_reason(self->q, &it, WQ_OUTCOME_GIVE_UP, NULL);
 	}
 	ASSERT_EQ(0, q_list(self->q, &a, 0, &cursor));
 	ASSERT_EQ(0, cursor);
@@ -736,6 +901,9 @@ TEST_F(queue, list_equals_query)
 		ASSERT_EQ(row->info.state, key_state(self->q, WQ_DO_QUERY, key, &ks));
 		ASSERT_EQ(row->info.holder, ks.info.holder);
 		ASSERT_EQ(row->info.failures, ks.info.failures);
+		ASSERT_EQ(row->info.last_result, ks.info.last_result);
+		ASSERT_EQ(row->info.last_took, ks.info.last_took);
+		ASSERT_LE(row->info.last_age, ks.info.last_age);
 		ASSERT_LE(row->info.age, ks.info.age);
 		ASSERT_EQ(!row->info.age, !ks.info.age);
 		ASSERT_LE(ks.info.due, row->info.due);

@@ -173,6 +173,7 @@ TEST_F(queue, list_that_fails_leaves_the_struct_and_can_be_repeated)
 	char *room = calloc(1, 4096);
 	struct wq_list list = {
 		.size = sizeof(list), .keys = { addr_of(room), 4096, 7 },
+		.info_size = sizeof(struct wq_key_info),
 	}, good = list;
 
 	/* the end of an empty queue is no error */
@@ -193,7 +194,7 @@ TEST_F(queue, list_that_fails_leaves_the_struct_and_can_be_repeated)
 	list.keys.addr = addr_of(edge(0));
 	EXPECT_FAILS(-EFAULT, self->q, WQ_IOC_LIST, &list);
 	list = good;
-	list.flags = 2;
+	list.flags = 4;
 	EXPECT_FAILS(-EINVAL, self->q, WQ_IOC_LIST, &list);
 
 	list = good;

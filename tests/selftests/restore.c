@@ -364,7 +364,10 @@ TEST(a_list_since_sorts_the_keys_and_shows_requeued_ones)
 {
 	for (int i = 0; i < ARRAY_SIZE(in_order); i++) {
 		struct array rows = array_new(8192);
-		struct wq_list list = { .size = sizeof(list), .flags = WQ_LIST_SINCE };
+		struct wq_list list = {
+			.size = sizeof(list), .flags = WQ_LIST_SINCE,
+			.info_size = sizeof(struct wq_key_info),
+		};
 		__s64 since[2] = { 0 };
 		struct target to;
 

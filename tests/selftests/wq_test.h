@@ -284,6 +284,7 @@ static inline int q_list(int fd, struct array *a, __u32 most, __u64 *cursor)
 		.size = sizeof(list),
 		.keys = { addr_of(a->recs), a->room, most },
 		.cursor = *cursor,
+		.info_size = sizeof(struct wq_key_info),
 	};
 	int ret = verb(fd, WQ_IOC_LIST, &list);
 

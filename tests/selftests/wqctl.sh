@@ -1154,7 +1154,7 @@ test_show_describes_one_key() {
 	hold_key
 	wq add $q k
 	status 0 wq show $q k
-	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 num_requeues 2 given_back 0 priority 0 holder $pid\(wqctl\) lease - error - reason -$" "$(words <"$out")"
+	matches show "^key k state processing,dirty,delayed,failed age [0-9.]+[mu]?s due [0-9]+m[0-9]+s failures 2 num_requeues 2 given_back 0 priority 0 holder $pid\(wqctl\) lease - error - reason - last run -$" "$(words <"$out")"
 	status 0 wq show --json $q k
 	holds '.key == "k" and .key_base64 == "aw==" and .state == ["processing", "dirty", "delayed", "failed"]'
 	holds '.failures == 2 and .num_requeues == 2 and .holder == "process" and .pid == '$pid
@@ -1168,6 +1168,45 @@ test_show_describes_one_key() {
 	reports 3 "has no key 'other'" wq show $q other
 	status 2 wq show $q
 	reports 2 "a key has 1 to" wq show $q ''
+}
+
+test_show_and_ls_last_have_the_last_run_of_a_key_also_of_an_idle_one() {
+	local last worker
+	queue --limiter exponential:1h:1h
+	wq add $q k
+	status 0 wq show $q k
+	has new "last run -" "$(words <"$out")"
+	status 0 wq show --json $q k
+	holds '.last_result == null and .last_age_ns == null and .last_took_ns == null'
+	"$WQCTL" run -q $q -- sh -c 'sleep 0.2; exit 1' &
+	worker=$!
+	delayed() { [[ $(state $q k) = delayed,failed* ]]; }
+	eventually delayed
+	kill $worker
+	wait $worker
+	status 0 wq show --json $q k
+	holds '.state == ["delayed", "failed"] and .last_result == "failed" and .last_took_ns >= 199e6'
+	holds '.last_took_ns < 60e9 and .last_age_ns >= 0 and .last_age_ns < 60e9'
+	# with another result, of a key that is idle then
+	wq add $q idle
+	is "key" idle "$(wq get $q)"
+	reports 3 "has no key 'idle', and knows its last run" wq show $q idle
+	reports 3 "has no key 'idle'" wq show --json $q idle
+	wq show --json $q idle >"$out" 2>&-
+	holds '.state == ["idle"] and .last_result == "done" and .age_ns == null'
+	last="$(wq show $q idle 2>&- | grep ^last | words)"
+	matches "last run" "^last run [0-9.]+[mun]?s ago, took [0-9.]+[mun]?s, done$" "$last"
+	is "keys of the queue" k "$(wq ls -0 $q | tr '\0' ' ' | words)"
+	status 0 wq ls --last $q
+	is head "ENDED TOOK RESULT STATE KEY" "$(words <<<"$(sed -n 1p "$out")")"
+	matches first "^ +[0-9.]+[mun]?s +[0-9.]+[mun]?s done +idle +idle$" "$(sed -n 2p "$out")"
+	matches second "^ +[0-9.]+[mun]?s +[0-9.]+[mun]?s failed +delayed,failed +k$" "$(sed -n 3p "$out")"
+	is lines 3 "$(wc -l <"$out")"
+	status 0 wq ls --last --json $q
+	is "results" "done failed" "$(jq -r '.[].last_result' "$out" | sort | words)"
+	reports 2 "--last can't be combined" wq ls --last -0 $q
+	reports 2 "--due can't be combined" wq ls --last --due $q
+	reports 2 "--last lists keys of a queue" wq ls --last
 }
 
 test_stat_prints_all_statistics_in_columns_and_json() {

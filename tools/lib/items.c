@@ -364,7 +364,10 @@ int wq_done_get_many(int q, struct wq_items *done, struct wq_items *next, unsign
 
 static int list(int q, struct wq_items *b, unsigned int max, uint64_t *cursor, uint32_t flags)
 {
-	struct wq_list arg = { .size = sizeof(arg), .flags = flags, .cursor = *cursor };
+	struct wq_list arg = {
+		.size = sizeof(arg), .flags = flags, .cursor = *cursor,
+		.info_size = sizeof(struct wq_key_info),
+	};
 	int ret;
 
 	if (items_prepare_get(b, max, &arg.keys))
@@ -385,4 +388,9 @@ int wq_list(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
 int wq_list_since(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
 {
 	return list(q, b, max, cursor, WQ_LIST_SINCE);
+}
+
+int wq_list_idle(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
+{
+	return list(q, b, max, cursor, WQ_LIST_IDLE);
 }

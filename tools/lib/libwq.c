@@ -725,14 +725,26 @@ static int key_state(int q, uint32_t op, const void *key, size_t len)
 	return key_call(q, op, key, len, &arg) ? -1 : (int)arg.info.state;
 }
 
-int wq_query_info_sized(int q, const void *key, size_t len, struct wq_key_info *info, size_t size)
+/* Report the state of a key by a WQ_DO_*. */
+static int key_info(int q, uint32_t op, const void *key, size_t len, struct wq_key_info *info,
+		    size_t size)
 {
 	struct wq_key_op arg;
 
-	if (key_call(q, WQ_DO_QUERY, key, len, &arg))
+	if (key_call(q, op, key, len, &arg))
 		return -1;
 	copy_struct(info, size, &arg.info, sizeof(arg.info));
 	return 0;
+}
+
+int wq_query_info_sized(int q, const void *key, size_t len, struct wq_key_info *info, size_t size)
+{
+	return key_info(q, WQ_DO_QUERY, key, len, info, size);
+}
+
+int wq_query_last_sized(int q, const void *key, size_t len, struct wq_key_info *info, size_t size)
+{
+	return key_info(q, WQ_DO_LAST, key, len, info, size);
 }
 
 int wq_query(int q, const void *key, size_t len)

@@ -391,6 +391,21 @@ static inline int wq_query_info(int q, const void *key, size_t len, struct wq_ke
 	return wq_query_info_sized(q, key, len, info, sizeof(*info));
 }
 
+int wq_query_last_sized(int q, const void *key, size_t len, struct wq_key_info *info,
+			size_t size);
+
+/**
+ * wq_query_last() - as wq_query_info(), also of a key that is idle
+ *
+ * @info.state of an idle key is 0.  The queue forgets idle keys, see WQ_DO_LAST in wq(4).
+ *
+ * Return: 0.  It fails with ENOENT if the queue knows neither the key nor its last run.
+ */
+static inline int wq_query_last(int q, const void *key, size_t len, struct wq_key_info *info)
+{
+	return wq_query_last_sized(q, key, len, info, sizeof(*info));
+}
+
 /**
  * wq_cancel() - drop a key's pending run, delay and failures; a parked key is removed
  *
@@ -763,6 +778,9 @@ int wq_list(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
  * that one call added have the same time.
  */
 int wq_list_since(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
+
+/** wq_list_idle() - as wq_list(), also idle keys whose last run is known, as wq_query_last() */
+int wq_list_idle(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
 
 /**
  * struct wq_producer - a producer that repeats adds

@@ -78,6 +78,20 @@ const char *holder_text(const struct wq_view *v)
 	return text;
 }
 
+/* How the last run ended; NULL: nothing is known of it. */
+static const char *last_text(const struct wq_key_info *info)
+{
+	static const char *const texts[] = {
+		[WQ_LAST_DONE] = "done", [WQ_LAST_FAILED] = "failed",
+		[WQ_LAST_GAVE_UP] = "gave-up", [WQ_LAST_GIVEN_BACK] = "given-back",
+		[WQ_LAST_EXPIRED] = "expired",
+	};
+
+	if (!info->last_result)
+		return NULL;
+	return info->last_result < sizeof(texts) / sizeof(*texts) ? texts[info->last_result] : "?";
+}
+
 /* As JSON */
 
 static json_t *states_json(unsigned int state)
@@ -116,6 +130,7 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 {
 	bool processing = v->info.state & WQ_KEY_PROCESSING;
 	bool kernel = v->info.holder == WQ_HELD_BY_KERNEL;
+	const char *last = last_text(&v->info);
 	const char *command = processing && !kernel && v->info.holder ?
 			      command_of(v->info.holder) : "";
 	json_t *json = key_bytes_json(v);
@@ -132,6 +147,9 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 			    json_string(kernel ? "kernel" : "process"));
 	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
 	json_object_set_new(json, "command", *command ? json_string(command) : json_null());
+	json_object_set_new(json, "last_result", last ? json_string(last) : json_null());
+	set_number_if(json, "last_age_ns", last, v->info.last_age);
+	set_number_if(json, "last_took_ns", last, v->info.last_took);
 	return json;
 }
 
@@ -311,40 +329,63 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* ls --due: the delayed keys as a table of timers. */
-static int ls_due(const struct args *a)
+/* A line of ls --due, behind the number by which lines are sorted; NULL: not enough memory. */
+static char *due_line(const struct wq_view *v)
 {
-	char **lines = NULL, **more, date[32];
+	int64_t due = real_after(v->info.due);
+	time_t time = due / NSEC_PER_SEC;
+	char date[32], *line;
+
+	strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S %z", localtime(&time));
+	return asprintf(&line, "%019" PRId64 "%-25s %8s  %s", due, date, time_text(v->info.due),
+			key_text(v->key, v->len)) < 0 ? NULL : line;
+}
+
+/* A line of ls --last. */
+static char *last_line(const struct wq_view *v)
+{
+	const char *last = last_text(&v->info);
+	char *line;
+
+	return asprintf(&line, "%019" PRId64 "%8s %8s %-10s %-18s  %s",
+			last ? (int64_t)v->info.last_age : INT64_MAX,
+			last ? time_text(v->info.last_age) : "-",
+			last ? time_text(v->info.last_took) : "-", last ? last : "-",
+			state_text(v->info.state), key_text(v->key, v->len)) < 0 ? NULL : line;
+}
+
+/* ls --due: the delayed keys as a table of timers.  ls --last: the last run of each key. */
+static int ls_sorted(const struct args *a)
+{
+	char **lines = NULL, **more, *line;
 	struct wq_items b = WQ_ITEMS_INIT;
 	int q = queue_open(a, O_RDONLY);
 	uint64_t cursor = 0;
 	struct wq_view v;
 	size_t n = 0, i;
-	int64_t due;
-	time_t time;
 
 	do {
-		if (wq_list(q, &b, PAGE, &cursor) < 0)
+		if ((a->last ? wq_list_idle : wq_list)(q, &b, PAGE, &cursor) < 0)
 			return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
 		while (wq_items_next(&b, &v)) {
-			if (v.info.due < 0)
+			if (!a->last && v.info.due < 0)
 				continue;
-			due = real_after(v.info.due);
-			time = due / NSEC_PER_SEC;
-			strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S %z", localtime(&time));
 			more = reallocarray(lines, n + 1, sizeof(*lines));
-			/* Lines are sorted by a number that is not printed. */
-			if (!more || asprintf(&more[n], "%019" PRId64 "%-25s %8s  %s", due, date,
-					      time_text(v.info.due), key_text(v.key, v.len)) < 0) {
+			line = a->last ? last_line(&v) : due_line(&v);
+			if (!more || !line) {
 				message("not enough memory");
 				return FAILED;
 			}
 			lines = more;
-			n++;
+			lines[n++] = line;
 		}
 	} while (cursor);
-	qsort(lines, n, sizeof(*lines), by_text);
-	printf("%-25s %8s  %s\n", "DUE", "LEFT", "KEY");
+	if (n)
+		qsort(lines, n, sizeof(*lines), by_text);
+	if (a->last)
+		printf("%8s %8s %-10s %-18s  %s\n", "ENDED", "TOOK", "RESULT", "STATE", "KEY");
+	else
+		printf("%-25s %8s  %s\n", "DUE", "LEFT", "KEY");
 	for (i = 0; i < n; i++)
 		puts(lines[i] + 19);
 	return ferror(stdout) ? FAILED : DONE;
@@ -370,7 +411,7 @@ static int ls_keys(const struct args *a)
 		printf("%-18s %8s %8s %8s %10s %s%15s  %s\n", "STATE", "AGE", "DUE", "FAILURES",
 		       "GIVEN_BACK", has.priorities ? "PRIORITY " : "", "HOLDER", "KEY");
 	do {
-		if (wq_list(q, &b, PAGE, &cursor) < 0)
+		if ((a->last ? wq_list_idle : wq_list)(q, &b, PAGE, &cursor) < 0)
 			return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
 		while (ok && wq_items_next(&b, &v)) {
 			if (a->parked && !(v.info.state & WQ_KEY_PARKED))
@@ -391,14 +432,19 @@ int cmd_ls(const struct args *a)
 		message("-0 can't be combined with --json: -0 prints only the bytes of the keys");
 		return USAGE;
 	}
-	if (a->due && (a->nul || a->json || a->parked)) {
-		message("--due can't be combined with --null, --json or --parked");
+	if (a->due && (a->nul || a->json || a->parked || a->last)) {
+		message("--due can't be combined with --null, --json, --parked or --last");
+		return USAGE;
+	}
+	if (a->last && (a->nul || a->parked)) {
+		message("--last can't be combined with --null or --parked");
 		return USAGE;
 	}
 	if (a->queue || a->fd >= 0)
-		return a->due ? ls_due(a) : ls_keys(a);
-	if (a->parked || a->due) {
-		message("--%s lists keys of a queue; give its name, or --fd N", a->due ? "due" : "parked");
+		return a->due || (a->last && !a->json) ? ls_sorted(a) : ls_keys(a);
+	if (a->parked || a->due || a->last) {
+		message("--%s lists keys of a queue; give its name, or --fd N",
+			a->due ? "due" : a->last ? "last" : "parked");
 		return USAGE;
 	}
 	if (a->nul) {
@@ -408,46 +454,65 @@ int cmd_ls(const struct args *a)
 	return ls_queues(a);
 }
 
+static void show_text(const struct wq_view *v)
+{
+	const struct wq_key_info *info = &v->info;
+	const char *last = last_text(info);
+
+	printf("key          %s\n", key_text(v->key, v->len));
+	printf("state        %s\n", state_text(info->state));
+	printf("age          %s\n", age_text(v));
+	printf("due          %s\n", due_text(v));
+	printf("failures     %u\n", info->failures);
+	printf("num_requeues %u\n", info->num_requeues);
+	printf("given_back   %u\n", info->given_back);
+	printf("priority     %d\n", info->priority);
+	printf("holder       %s\n", holder_text(v));
+	printf("lease        %s\n", info->lease >= 0 ? time_text(info->lease) : "-");
+	printf("error        %s\n", error_text(v));
+	printf("reason       %s\n", info->reason_len ? key_text(info->reason, info->reason_len) : "-");
+	if (last)
+		printf("last run     %s ago, took %s, %s\n", time_text(info->last_age),
+		       time_text(info->last_took), last);
+	else
+		printf("last run     -\n");
+}
+
+/* The key is idle, or the queue does not know it at all. */
+static int show_unknown(const struct args *a, bool idle)
+{
+	const char *key = key_text(a->words[0], strlen(a->words[0]));
+
+	message("the queue '%s' has no key '%s'%s; list its keys: wqctl ls %s", queue_text(a), key,
+		idle ? ", and knows its last run" : "", queue_text(a));
+	return NOTHING;
+}
+
 int cmd_show(const struct args *a)
 {
 	const char *key = a->words[0];
-	int q = queue_open(a, O_RDONLY);
-	struct wq_key_info info;
+	int q = queue_open(a, O_RDONLY), ret = DONE;
+	struct wq_view v = { .key = key, .len = strlen(key) };
 	struct wq_stat st;
-	struct wq_view v;
 	json_t *json;
 
-	if (wq_query_info(q, key, strlen(key), &info) || wq_stat(q, &st)) {
-		if (errno == ENOENT) {
-			message("the queue '%s' has no key '%s'; list its keys: wqctl ls %s",
-				queue_text(a), key_text(key, strlen(key)), queue_text(a));
-			return NOTHING;
-		}
+	if (wq_query_last(q, key, v.len, &v.info) || wq_stat(q, &st)) {
+		if (errno == ENOENT)
+			return show_unknown(a, false);
 		if (errno != EINVAL && errno != E2BIG)
 			return complain(a, "can't read the state of the key '%s' of the queue '%s'",
-					key_text(key, strlen(key)), queue_text(a));
+					key_text(key, v.len), queue_text(a));
 		return bad_key(key);
 	}
-	v = (struct wq_view){ .key = key, .len = strlen(key), .info = info };
 	if (a->json) {
 		json = key_json(&v, st.name[0]);
-		set_number(json, "num_requeues", info.num_requeues);
-		set_number_if(json, "lease_ns", info.lease >= 0, info.lease);
-		return print_object(json);
+		set_number(json, "num_requeues", v.info.num_requeues);
+		set_number_if(json, "lease_ns", v.info.lease >= 0, v.info.lease);
+		ret = print_object(json);
+	} else {
+		show_text(&v);
 	}
-	printf("key          %s\n", key_text(key, v.len));
-	printf("state        %s\n", state_text(v.info.state));
-	printf("age          %s\n", age_text(&v));
-	printf("due          %s\n", due_text(&v));
-	printf("failures     %u\n", v.info.failures);
-	printf("num_requeues %u\n", info.num_requeues);
-	printf("given_back   %u\n", info.given_back);
-	printf("priority     %d\n", info.priority);
-	printf("holder       %s\n", holder_text(&v));
-	printf("lease        %s\n", info.lease >= 0 ? time_text(info.lease) : "-");
-	printf("error        %s\n", error_text(&v));
-	printf("reason       %s\n", info.reason_len ? key_text(info.reason, info.reason_len) : "-");
-	return DONE;
+	return ret || v.info.state ? ret : show_unknown(a, true);
 }
 
 /* Groups */

@@ -51,6 +51,7 @@ static const struct known_option {
 	{ OPT_DRAIN, "drain", FLAG, BITS(drain, 1) },
 	{ OPT_DRY_RUN, "dry-run", FLAG, BITS(dry_run, 1) },
 	{ OPT_DUE, "due", FLAG, BITS(due, 1) },
+	{ OPT_LAST, "last", FLAG, BITS(last, 1) },
 	{ OPT_EVENTS, "events", TEXT, TO(events) },
 	{ OPT_EVERY, "every", TIME, TO(every), .min = NSEC_PER_SEC },
 	{ OPT_EXCLUDE, "exclude", RULE, .to = 0 },

@@ -347,6 +347,8 @@ static const struct command commands[] = {
 			{ "json", OPT_JSON, NULL, 0, "a JSON array", 0 },
 			{ "due", OPT_DUE, NULL, 0,
 			  "only delayed keys, in the order of their delays, with the local time at which each is DUE", 0 },
+			{ "last", OPT_LAST, NULL, 0,
+			  "the last run of each key, the one that ended last first, also of idle keys whose last run is known; with --json: no order", 0 },
 			{ "parked", OPT_PARKED, NULL, 0,
 			  "only parked keys, with the error and the reason; AGE is the time since they were parked", 0 },
 			FD_OPTION, END

@@ -151,6 +151,7 @@ struct args {
 	unsigned int skip_late;
 	unsigned int periodic;
 	unsigned int due;
+	unsigned int last;
 };
 
 /**

@@ -782,6 +782,14 @@ struct wq_done {
 
 #define WQ_HELD_BY_KERNEL	0xffffffffU	/* wq_key_info.holder: a kernel consumer */
 
+/* wq_key_info.last_result: how the last run of a key ended */
+#define WQ_LAST_NONE		0	/* no run has ended, or nothing is known of it */
+#define WQ_LAST_DONE		1	/* by done, and it did not fail */
+#define WQ_LAST_FAILED		2	/* by done with RETRY */
+#define WQ_LAST_GAVE_UP		3	/* by done with GIVE_UP, or by its last failure */
+#define WQ_LAST_GIVEN_BACK	4	/* its consumer died or closed the file */
+#define WQ_LAST_EXPIRED		5	/* its lease expired */
+
 /**
  * struct wq_key_info - the state of a key
  * @state: WQ_KEY_*
@@ -807,6 +815,12 @@ struct wq_done {
  * @reason_len: PARKED and not PROCESSING: bytes of @reason, up to WQ_MAX_REASON.  Else 0
  * @reason: a text for people: why the run failed, as its consumer passed it, any bytes.  The bytes
  *	behind it are 0
+ * @last_result: how the last run of the key ended, WQ_LAST_*.  WQ_LAST_NONE if the key is
+ *	PROCESSING, was not handed out since it is in this queue, or was handed out to a get that
+ *	failed.  A queue without a name records no times, and has WQ_LAST_NONE for all keys
+ * @last_age: ns since that run ended, up to 1.05 ms too long; 0 with WQ_LAST_NONE
+ * @last_took: ns that it took, up to 1/16,384 too short; 0 with WQ_LAST_NONE
+ * @last_reserved: 0
  */
 struct wq_key_info {
 	__u32 state;
@@ -821,6 +835,10 @@ struct wq_key_info {
 	__u32 error;
 	__u32 reason_len;
 	__u8 reason[WQ_MAX_REASON];
+	__u32 last_result;
+	__u32 last_reserved;
+	__s64 last_age;
+	__s64 last_took;
 };
 
 /* wq_key_op.op: what WQ_IOC_KEY does */
@@ -831,6 +849,7 @@ struct wq_key_info {
 #define WQ_DO_DISABLE	4	/* refuse adds of the key, and drop what it waits for */
 #define WQ_DO_ENABLE	5	/* accept adds of the key again */
 #define WQ_DO_RESTORE	6	/* enter a key that the queue does not know, in a state */
+#define WQ_DO_LAST	7	/* report the last run of the key, also if it is idle */
 
 /**
  * struct wq_key_op - WQ_IOC_KEY: report the state of a key, and change the key
@@ -871,8 +890,11 @@ struct wq_key_info {
  *                 queue is shut down, that run is dropped instead, and counts in wq_stat.dropped
  *  WQ_DO_RESTORE  is for the queue's owner, and for CAP_FOWNER.  It needs write access, and works
  *                 while adds are paused.  A key that was PROCESSING or REQUEUED is ready ahead of
- *                 all others, behind those restored so before.  The fields num_requeues, holder
- *                 and lease are ignored, and @due without DELAYED
+ *                 all others, behind those restored so before.  The fields num_requeues, holder,
+ *                 lease, last_result, last_age and last_took are ignored, and @due without DELAYED
+ *  WQ_DO_LAST     needs read access.  It reports as QUERY, and also a key that is idle, with
+ *                 @info.state 0.  A queue keeps the last run of up to 1,024 idle keys of up to
+ *                 64 bytes, and forgets it earlier if the machine or the queue's user lacks memory
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
@@ -887,7 +909,7 @@ struct wq_key_info {
  *  ERANGE     RESTORE: a field of @info is out of its range, or @age is above 2^62 ns
  *  E2BIG      @key_len is above WQ_MAX_KEY
  *  ENOENT     the queue does not know the key; not for DISABLE and RESTORE.  KICK: the key is not
- *             parked.  FORGET: a limiter's own count is reset
+ *             parked.  FORGET: a limiter's own count is reset.  LAST: nor does it know its last run
  *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked
  *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD.  RESTORE: CAP_SYS_RESOURCE overrides user_bytes
  *  ENOMEM     there is not enough memory for a copy of the key or, to DISABLE or RESTORE, for it
@@ -922,25 +944,36 @@ struct wq_list_rec {
 #define WQ_LIST_REC_SIZE(len) \
 	(sizeof(struct wq_list_rec) + (((len) + 7UL) & ~7UL))
 
-#define WQ_LIST_SINCE	(1U << 0)	/* wq_list.flags: what the order of keys depends on */
+/* wq_list.flags */
+#define WQ_LIST_SINCE	(1U << 0)	/* what the order of keys depends on */
+#define WQ_LIST_IDLE	(1U << 1)	/* also idle keys whose last run is known */
+
+/* wq_list.info_size */
+#define WQ_MIN_INFO	120U
+#define WQ_MAX_INFO	1024U
 
 /**
  * struct wq_list - WQ_IOC_LIST: list the keys of the queue, in no particular order
  * @size: sizeof(struct wq_list)
- * @flags: 0, or WQ_LIST_SINCE: wq_key_info.state also has WQ_KEY_REQUEUED, and age is the time at
+ * @flags: WQ_LIST_*.  SINCE: wq_key_info.state also has WQ_KEY_REQUEUED, and age is the time at
  *	which the age was 0, ns of CLOCK_MONOTONIC in the caller's time namespace: ready keys of a
  *	priority that are sorted by it are in the order in which they became dirty, but those that
- *	one hold of the lock added are equal
+ *	one hold of the lock added are equal.  IDLE: as WQ_DO_LAST
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end
+ * @info_size: bytes of @info in each record: sizeof(struct wq_key_info) as the caller knows it.
+ *	The record's key follows them.  0: WQ_MIN_INFO, the first size of the struct
  * @reserved: must be 0
  *
  * A key that is in the queue from the first call to the last is listed once.  A key that is added
  * or removed in between is listed at most once.
  *
  * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
- *  EINVAL     @flags is unknown, @reserved is not 0, or keys.addr is no multiple of 8
+ *  EINVAL     - @flags has an unknown bit, or @reserved is not 0
+ *             - keys.addr is no multiple of 8
+ *             - @info_size is no multiple of 8, or is below WQ_MIN_INFO and not 0, or above
+ *               WQ_MAX_INFO
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
  *  EINTR      a signal came before the first record was found
@@ -952,7 +985,8 @@ struct wq_list {
 	__u32 flags;
 	struct wq_keys keys;
 	__aligned_u64 cursor;
-	__aligned_u64 reserved;
+	__u32 info_size;
+	__u32 reserved;
 };
 
 /*

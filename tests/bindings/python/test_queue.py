@@ -298,6 +298,38 @@ class Adds(Case):
 
 
 class Runs(Case):
+    def test_last_run_of_a_key_also_of_an_idle_one(self) -> None:
+        with self.named("py-last", limiter=FAST) as q:
+            q.add("a")
+            self.assertEqual((wq.LastResult.NONE, 0), (q.query("a").last_result,
+                                                       q.query("a").last_age))
+            item = q.get()
+            time.sleep(0.01)
+            item.give_up("broken")
+            info = q.query("a")
+            self.assertIs(wq.LastResult.GAVE_UP, info.last_result)
+            self.assertTrue(9_900_000 < info.last_took < 60 * 10**9, info)
+            self.assertTrue(0 <= info.last_age < 60 * 10**9, info)
+            q.kick("a")
+            q.get().done()
+            with self.raises(wq.UnknownKey, errno.ENOENT):
+                q.query("a")
+            info = q.query("a", idle=True)
+            self.assertEqual((0, wq.LastResult.DONE), (info.state, info.last_result))
+            self.assertEqual([], list(q.keys()))
+            self.assertEqual([(b"a", info.last_took)],
+                             [(one.key, one.last_took) for one in q.keys(idle=True)])
+            with self.raises(wq.UnknownKey, errno.ENOENT):
+                q.query("b", idle=True)
+            # The state that was reported can be restored, but not the last run.
+            q.add("p")
+            q.get().give_up("broken")
+            info = q.query("p")
+            q.cancel("p")
+            with self.named("py-last-copy") as copy:
+                copy.restore(info)
+                self.assertIs(wq.LastResult.NONE, copy.query("p").last_result)
+
     def test_body_that_ends_is_done_and_resets_the_failures(self) -> None:
         self.add("a")
         self.q.get().retry()

@@ -43,6 +43,7 @@ const (
 	cDoEnable           = 5
 	cDoForget           = 2
 	cDoKick             = 3
+	cDoLast             = 7
 	cDoQuery            = 0
 	cDoRestore          = 6
 	cEndCanceled        = 3
@@ -81,18 +82,26 @@ const (
 	cKeyProcessing      = 2
 	cKeyReady           = 1
 	cKeyRequeued        = 256
+	cLastDone           = 1
+	cLastExpired        = 5
+	cLastFailed         = 2
+	cLastGaveUp         = 3
+	cLastGivenBack      = 4
+	cLastNone           = 0
 	cLimiterBucket      = 3
 	cLimiterExponential = 1
 	cLimiterFastSlow    = 2
 	cLimiterMaxOf       = 4
 	cLimiterMaxWait     = 5
 	cLimiterOther       = 6
+	cListIdle           = 2
 	cListSince          = 1
 	cMapCounters        = 1008
 	cMaxAgeing          = 65536
 	cMaxArray           = 1048576
 	cMaxError           = 4095
 	cMaxGivenBack       = 63
+	cMaxInfo            = 1024
 	cMaxKey             = 1024
 	cMaxKeys            = 33554432
 	cMaxLimiters        = 16
@@ -102,6 +111,7 @@ const (
 	cMaxReason          = 64
 	cMaxRetries         = 65535
 	cMaxSlack           = 1000000000
+	cMinInfo            = 120
 	cMinLease           = 1000000
 	cMinPriority        = -128
 	cNameMax            = 64
@@ -428,22 +438,26 @@ var (
 )
 
 type cKeyInfo struct {
-	state       uint32
-	failures    uint32
-	numRequeues uint32
-	holder      uint32
-	age         int64
-	due         int64
-	lease       int64
-	givenBack   uint32
-	priority    int32
-	error       uint32
-	reasonLen   uint32
-	reason      [cMaxReason]uint8
+	state        uint32
+	failures     uint32
+	numRequeues  uint32
+	holder       uint32
+	age          int64
+	due          int64
+	lease        int64
+	givenBack    uint32
+	priority     int32
+	error        uint32
+	reasonLen    uint32
+	reason       [cMaxReason]uint8
+	lastResult   uint32
+	lastReserved uint32
+	lastAge      int64
+	lastTook     int64
 }
 
 var (
-	_ = same[unsafe.Sizeof(cKeyInfo{})-120]
+	_ = same[unsafe.Sizeof(cKeyInfo{})-144]
 	_ = same[unsafe.Offsetof(cKeyInfo{}.state)-0]
 	_ = same[unsafe.Sizeof(cKeyInfo{}.state)-4]
 	_ = same[unsafe.Offsetof(cKeyInfo{}.failures)-4]
@@ -468,6 +482,14 @@ var (
 	_ = same[unsafe.Sizeof(cKeyInfo{}.reasonLen)-4]
 	_ = same[unsafe.Offsetof(cKeyInfo{}.reason)-56]
 	_ = same[unsafe.Sizeof(cKeyInfo{}.reason)-64]
+	_ = same[unsafe.Offsetof(cKeyInfo{}.lastResult)-120]
+	_ = same[unsafe.Sizeof(cKeyInfo{}.lastResult)-4]
+	_ = same[unsafe.Offsetof(cKeyInfo{}.lastReserved)-124]
+	_ = same[unsafe.Sizeof(cKeyInfo{}.lastReserved)-4]
+	_ = same[unsafe.Offsetof(cKeyInfo{}.lastAge)-128]
+	_ = same[unsafe.Sizeof(cKeyInfo{}.lastAge)-8]
+	_ = same[unsafe.Offsetof(cKeyInfo{}.lastTook)-136]
+	_ = same[unsafe.Sizeof(cKeyInfo{}.lastTook)-8]
 )
 
 type cKeyOp struct {
@@ -480,7 +502,7 @@ type cKeyOp struct {
 }
 
 var (
-	_ = same[unsafe.Sizeof(cKeyOp{})-144]
+	_ = same[unsafe.Sizeof(cKeyOp{})-168]
 	_ = same[unsafe.Offsetof(cKeyOp{}.size)-0]
 	_ = same[unsafe.Sizeof(cKeyOp{}.size)-4]
 	_ = same[unsafe.Offsetof(cKeyOp{}.op)-4]
@@ -492,7 +514,7 @@ var (
 	_ = same[unsafe.Offsetof(cKeyOp{}.count)-20]
 	_ = same[unsafe.Sizeof(cKeyOp{}.count)-4]
 	_ = same[unsafe.Offsetof(cKeyOp{}.info)-24]
-	_ = same[unsafe.Sizeof(cKeyOp{}.info)-120]
+	_ = same[unsafe.Sizeof(cKeyOp{}.info)-144]
 )
 
 type cListRec struct {
@@ -503,7 +525,7 @@ type cListRec struct {
 }
 
 var (
-	_ = same[unsafe.Sizeof(cListRec{})-128]
+	_ = same[unsafe.Sizeof(cListRec{})-152]
 	_ = same[unsafe.Offsetof(cListRec{}.len)-0]
 	_ = same[unsafe.Sizeof(cListRec{}.len)-2]
 	_ = same[unsafe.Offsetof(cListRec{}.flags)-2]
@@ -511,8 +533,8 @@ var (
 	_ = same[unsafe.Offsetof(cListRec{}.reserved)-4]
 	_ = same[unsafe.Sizeof(cListRec{}.reserved)-4]
 	_ = same[unsafe.Offsetof(cListRec{}.info)-8]
-	_ = same[unsafe.Sizeof(cListRec{}.info)-120]
-	_ = same[unsafe.Sizeof(cListRec{})-128]
+	_ = same[unsafe.Sizeof(cListRec{}.info)-144]
+	_ = same[unsafe.Sizeof(cListRec{})-152]
 )
 
 type cList struct {
@@ -520,7 +542,8 @@ type cList struct {
 	flags    uint32
 	keys     cKeys
 	cursor   uint64
-	reserved uint64
+	infoSize uint32
+	reserved uint32
 }
 
 var (
@@ -533,8 +556,10 @@ var (
 	_ = same[unsafe.Sizeof(cList{}.keys)-16]
 	_ = same[unsafe.Offsetof(cList{}.cursor)-24]
 	_ = same[unsafe.Sizeof(cList{}.cursor)-8]
-	_ = same[unsafe.Offsetof(cList{}.reserved)-32]
-	_ = same[unsafe.Sizeof(cList{}.reserved)-8]
+	_ = same[unsafe.Offsetof(cList{}.infoSize)-32]
+	_ = same[unsafe.Sizeof(cList{}.infoSize)-4]
+	_ = same[unsafe.Offsetof(cList{}.reserved)-36]
+	_ = same[unsafe.Sizeof(cList{}.reserved)-4]
 )
 
 type cHist struct {

@@ -146,7 +146,23 @@ type KeyInfo struct {
 	Priority    int
 	Errno       syscall.Errno // why it is parked, or 0
 	Reason      string        // why it is parked
+	LastResult  LastResult    // how its last run ended; 0: nothing is known of it
+	LastAge     time.Duration // since that run ended
+	LastTook    time.Duration // how long that run took
 }
+
+// A LastResult is how the last run of a key ended.
+type LastResult int
+
+// Results of a last run.
+const (
+	LastNone      LastResult = cLastNone      // no run has ended, or nothing is known of it
+	LastDone      LastResult = cLastDone      // it did not fail
+	LastFailed    LastResult = cLastFailed    // it failed, and is retried
+	LastGaveUp    LastResult = cLastGaveUp    // it was given up, or failed once too often
+	LastGivenBack LastResult = cLastGivenBack // its consumer died
+	LastExpired   LastResult = cLastExpired   // its lease expired
+)
 
 func infoOf(key string, i *cKeyInfo) KeyInfo {
 	return KeyInfo{
@@ -155,7 +171,9 @@ func infoOf(key string, i *cKeyInfo) KeyInfo {
 		Holder:      int(i.holder), Age: time.Duration(i.age), Due: time.Duration(i.due),
 		Lease: time.Duration(i.lease), GivenBack: int(i.givenBack),
 		Priority: int(i.priority), Errno: syscall.Errno(i.error),
-		Reason: string(i.reason[:min(int(i.reasonLen), len(i.reason))]),
+		Reason:     string(i.reason[:min(int(i.reasonLen), len(i.reason))]),
+		LastResult: LastResult(i.lastResult), LastAge: time.Duration(i.lastAge),
+		LastTook: time.Duration(i.lastTook),
 	}
 }
 
@@ -180,6 +198,12 @@ func (q *Queue) keyOp(op uint32, name, key string) (KeyInfo, error) {
 // queue does not know the key.
 func (q *Queue) Query(key string) (KeyInfo, error) {
 	return q.keyOp(cDoQuery, "query", key)
+}
+
+// QueryLast returns the state of a key as Query, and also that of a key that is idle, with State 0.
+// The queue forgets idle keys.
+func (q *Queue) QueryLast(key string) (KeyInfo, error) {
+	return q.keyOp(cDoLast, "query", key)
 }
 
 // Cancel drops the runs that a key waits for, and its failures. A run in progress goes on. It
@@ -248,11 +272,20 @@ func (q *Queue) Enable(key string) error {
 // Keys lists the keys of the queue in any state, in no particular order. It is an iterator: a
 // range loop of Go 1.23 takes it as it is. An error ends the list.
 func (q *Queue) Keys() func(yield func(KeyInfo, error) bool) {
+	return q.keys(0)
+}
+
+// KeysAndIdle lists keys as Keys, and also idle keys whose last run is known, as QueryLast.
+func (q *Queue) KeysAndIdle() func(yield func(KeyInfo, error) bool) {
+	return q.keys(cListIdle)
+}
+
+func (q *Queue) keys(flags uint32) func(yield func(KeyInfo, error) bool) {
 	return func(yield func(KeyInfo, error) bool) {
 		var cursor uint64
 
 		for {
-			infos, next, err := q.list(cursor)
+			infos, next, err := q.list(flags, cursor)
 			if err != nil {
 				yield(KeyInfo{}, q.fail("list", "", err))
 				return
@@ -270,12 +303,13 @@ func (q *Queue) Keys() func(yield func(KeyInfo, error) bool) {
 	}
 }
 
-func (q *Queue) list(cursor uint64) ([]KeyInfo, uint64, error) {
+func (q *Queue) list(flags uint32, cursor uint64) ([]KeyInfo, uint64, error) {
 	r := newRequest()
 	defer r.free()
 	r.grow(cMaxOut/8, 0)
 	r.list = cList{
-		size: uint32(unsafe.Sizeof(r.list)), cursor: cursor,
+		size: uint32(unsafe.Sizeof(r.list)), flags: flags, cursor: cursor,
+		infoSize: uint32(unsafe.Sizeof(cKeyInfo{})),
 		keys: cKeys{addr: addressOf(unsafe.Pointer(&r.buf[0])), size: cMaxOut},
 	}
 	r.verb, r.arg = cIocList, unsafe.Pointer(&r.list)

@@ -665,6 +665,48 @@ func TestManyLargeKeys(t *testing.T) {
 	}
 }
 
+func TestLastRunOfAKeyAlsoOfAnIdleOne(t *testing.T) {
+	const name = "go-last"
+	q, err := OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600, Attrs{})
+	ok(t, err)
+	defer q.Close()
+	defer Unlink(name)
+	run := func(key string, end func(Item) error) {
+		t.Helper()
+		_, err := q.Add(key)
+		ok(t, err)
+		it, err := q.Get(bg)
+		ok(t, err)
+		time.Sleep(5 * time.Millisecond)
+		ok(t, end(it))
+	}
+	run("bad", func(it Item) error { return it.GiveUp(syscall.EIO) })
+	info, err := q.Query("bad")
+	ok(t, err)
+	equal(t, "result", info.LastResult, LastGaveUp)
+	if info.LastTook < 4900*time.Microsecond || info.LastTook > time.Minute ||
+		info.LastAge < 0 || info.LastAge > time.Minute {
+		t.Errorf("last run %v ago, took %v", info.LastAge, info.LastTook)
+	}
+	run("good", Item.Done)
+	_, err = q.Query("good")
+	fails(t, err, fs.ErrNotExist)
+	info, err = q.QueryLast("good")
+	ok(t, err)
+	equal(t, "result of an idle key", info.LastResult, LastDone)
+	equal(t, "its state", info.State, State(0))
+	var listed []string
+	q.KeysAndIdle()(func(info KeyInfo, err error) bool {
+		ok(t, err)
+		listed = append(listed, info.Key)
+		return true
+	})
+	sort.Strings(listed)
+	equal(t, "keys", strings.Join(listed, " "), "bad good")
+	_, err = q.QueryLast("other")
+	fails(t, err, fs.ErrNotExist)
+}
+
 func TestPriorities(t *testing.T) {
 	q := private(t, Attrs{Order: Priority, OrderArg: 1})
 	priorities := map[string]int{"low": -128, "mid": 0, "high": 127}

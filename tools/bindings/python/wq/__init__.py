@@ -23,8 +23,9 @@ The package adds, gets and ends runs by the ioctls of wq(4), and calls libwq for
 Item and open() describe the calls and their errors.
 """
 from ._abi import (VERSION as __version__, WQ_NO_AGEING as NO_AGEING, AddFlag, Attributes, End,
-                   FsEvent, Histogram, Info, KeyInfo, KeyState, LimiterKind, LimiterSpec, NetTable,
-                   Order, Pause, QueueInfo, Result, Source, SourceFlag, SourceState, Stat, State)
+                   FsEvent, Histogram, Info, KeyInfo, KeyState, LastResult, LimiterKind,
+                   LimiterSpec, NetTable, Order, Pause, QueueInfo, Result, Source, SourceFlag,
+                   SourceState, Stat, State)
 from ._items import Items
 from ._item import Item
 from ._lib import Interrupted, KeysFailed, Key, ShutDown, Stale, UnknownKey
@@ -37,8 +38,8 @@ from ._work import work
 
 __all__ = [
     "Access", "AddFlag", "Attributes", "Items", "KeysFailed", "End", "FsEvent", "Histogram",
-    "Info", "Interrupted", "Item", "Key", "KeyInfo", "KeyState", "Limiter", "LimiterKind",
-    "LimiterSpec",
+    "Info", "Interrupted", "Item", "Key", "KeyInfo", "KeyState", "LastResult", "Limiter",
+    "LimiterKind", "LimiterSpec",
     "NO_AGEING", "NetTable", "Order", "Pause", "Producer", "Queue", "QueueInfo", "Result",
     "ShutDown", "Source", "SourceFlag", "SourceState", "Stale", "Stat", "State", "UnknownKey",
     "Watched", "__version__", "bpf", "bucket", "exponential", "fast_slow", "fs", "info",

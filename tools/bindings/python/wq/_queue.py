@@ -486,11 +486,15 @@ class Queue(OneProcess):
 
     # Keys
 
-    def query(self, key: Key) -> KeyInfo:
-        """The state, failures, holder and times of a key. Raises UnknownKey."""
+    def query(self, key: Key, *, idle: bool = False) -> KeyInfo:
+        """The state, failures, holder, times and last run of a key. Raises UnknownKey.
+
+        idle: also of a key that is idle, whose state is 0. The queue forgets idle keys
+        """
         data = key_bytes(key)
         struct = _abi.wq_key_info()
-        self._checked(call(lib.wq_query_info_sized, self.fileno(), data, len(data), struct,
+        function = lib.wq_query_last_sized if idle else lib.wq_query_info_sized
+        self._checked(call(function, self.fileno(), data, len(data), struct,
                            ctypes.sizeof(struct)), data)
         return _key_info(data, struct)
 
@@ -502,7 +506,7 @@ class Queue(OneProcess):
             return False
         return True
 
-    def keys(self, *, since: bool = False) -> Iterator[KeyInfo]:
+    def keys(self, *, since: bool = False, idle: bool = False) -> Iterator[KeyInfo]:
         """The keys of the queue in any state, in no particular order.
 
         A key that is in the queue from the first step to the last comes once. A key that is added
@@ -510,9 +514,12 @@ class Queue(OneProcess):
 
         since: KeyInfo.age is the time of time.monotonic_ns() at which the age was 0. Ready keys
             that are sorted by it are in the order in which they became dirty
+        idle: also idle keys whose last run is known, as query(); not with since
         """
+        if since and idle:
+            raise ValueError("since and idle exclude each other")
         cursor = ctypes.c_uint64(0)
-        function = lib.wq_list_since if since else lib.wq_list
+        function = lib.wq_list_since if since else lib.wq_list_idle if idle else lib.wq_list
         while True:
             with Records() as records:
                 self._checked(wait(function, self.fileno(), records.raw, 0, cursor))

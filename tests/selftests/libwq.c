@@ -1635,4 +1635,170 @@ TEST(open_same_is_another_consumer_of_the_queue)
 	close(q);
 }
 
+/* ---- periodic keys ---- */
+
+/* Noon of a day, UTC. */
+#define NOON	(1893499200 * SEC)
+#define MINUTE	(60 * SEC)
+
+static void set_clock(int64_t ns)
+{
+	const struct timespec ts = { .tv_sec = ns / SEC, .tv_nsec = ns % SEC };
+
+	if (clock_settime(CLOCK_REALTIME, &ts))
+		perror("clock_settime");
+}
+
+static bool was_set(int watch)
+{
+	struct pollfd p = { .fd = watch, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* The delay of a key, in minutes, rounded; 0: it is ready. */
+static int minutes_left(int q, const char *key)
+{
+	struct wq_key_info info;
+
+	if (wq_query_info(q, key, strlen(key), &info))
+		return -errno;
+	return info.state & WQ_KEY_READY && info.due < 0 ? 0 : (info.due + MINUTE / 2) / MINUTE;
+}
+
+FIXTURE(clock) {
+	int q, watch;
+	int64_t clock, offset;
+};
+
+FIXTURE_SETUP(clock)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	self->offset = ts.tv_sec * SEC + ts.tv_nsec - now_ns();
+	setenv("TZ", "UTC", 1);
+	self->q = wq_open(NULL, O_RDWR, 0, 100);
+	self->watch = wq_periodic_watch();
+	ASSERT_LE(0, self->q);
+	ASSERT_LE(0, self->watch);
+	set_clock(NOON);
+	self->clock = 0;
+	ASSERT_EQ(0, wq_periodic_move(self->q, self->watch, &self->clock));
+}
+
+FIXTURE_TEARDOWN(clock)
+{
+	set_clock(now_ns() + self->offset);
+	close(self->watch);
+	close(self->q);
+}
+
+TEST_F(clock, periodic_keys_move_to_their_due_times_when_the_clock_is_set)
+{
+	static const struct {
+		const char *key;
+		int jump, moved, left;	/* in minutes */
+	} rows[] = {
+		/* due in 3 hours */
+		{ "a@at=15:00", 120, 1, 60 }, { "a@at=15:00", 179, 1, 1 }, { "a@at=15:00", -60, 1, 240 },
+		/* its due time has passed */
+		{ "a@at=15:00", 180, 1, 0 }, { "a@at=15:00", 240, 1, 0 }, { "a@at=15:00", 21 * 60, 1, 0 },
+		/* the due time of another day is as far */
+		{ "a@at=15:00", 24 * 60, 0, 180 },
+		/* due in an hour */
+		{ "a@every=1h", 30, 1, 30 }, { "a@every=1h", 90, 1, 0 }, { "a@every=1h", -300, 0, 60 },
+		{ "a@every=1h", -270, 1, 30 }, { "a@every=1h,at=11:15", 10, 1, 5 },
+	};
+	int i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		set_clock(NOON);
+		ASSERT_LE(0, wq_periodic_move(self->q, self->watch, &self->clock));
+		ASSERT_EQ(1, wq_periodic_add(self->q, rows[i].key, strlen(rows[i].key), 0));
+		ASSERT_EQ(1, wq_add_after(self->q, "plain", 5, HOUR, 0));
+		EXPECT_FALSE(was_set(self->watch));
+		EXPECT_EQ(0, wq_periodic_move(self->q, self->watch, &self->clock));
+		set_clock(NOON + rows[i].jump * MINUTE);
+		EXPECT_TRUE(was_set(self->watch));
+		EXPECT_EQ(rows[i].moved, wq_periodic_move(self->q, self->watch, &self->clock)) {
+			TH_LOG("row %d", i);
+		}
+		EXPECT_FALSE(was_set(self->watch));
+		EXPECT_EQ(rows[i].left, minutes_left(self->q, rows[i].key)) {
+			TH_LOG("row %d", i);
+		}
+		/* a second call finds nothing to move */
+		EXPECT_EQ(0, wq_periodic_move(self->q, self->watch, &self->clock));
+		EXPECT_EQ(60, minutes_left(self->q, "plain"));
+		ASSERT_LE(0, wq_cancel(self->q, rows[i].key, strlen(rows[i].key)));
+		ASSERT_LE(0, wq_cancel(self->q, "plain", 5));
+	}
+}
+
+TEST_F(clock, periodic_key_that_waits_for_a_retry_stays_but_not_beyond_its_due_time)
+{
+	static const int jumps[][2] = { { 5, 10 }, { -300, 10 }, { 715, 5 } };
+	struct wq_limiter_spec limiter = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = 10 * MINUTE, .max = 10 * MINUTE,
+	};
+	struct wq_attrs attrs = {
+		.set = WQ_ATTR_LIMITER, .limiters = (uintptr_t)&limiter, .num_limiters = 1,
+	};
+	struct wq_item item;
+	int i;
+
+	ASSERT_EQ(0, wq_set_attrs(self->q, &attrs));
+	for (i = 0; i < 3; i++) {
+		set_clock(NOON);
+		ASSERT_LE(0, wq_periodic_move(self->q, self->watch, &self->clock));
+		ASSERT_EQ(1, wq_add(self->q, "a@every=1d", 10));
+		ASSERT_EQ(0, wq_get(self->q, &item, 0));
+		ASSERT_EQ(1, wq_periodic_begin(self->q, &item));
+		ASSERT_EQ(WQ_RESULT_DELAYED, wq_done_with(self->q, &item, 0, WQ_OUTCOME_RETRY));
+		ASSERT_EQ(10, minutes_left(self->q, "a@every=1d"));
+		set_clock(NOON + jumps[i][0] * MINUTE);
+		EXPECT_EQ(jumps[i][1] != 10, wq_periodic_move(self->q, self->watch, &self->clock));
+		EXPECT_EQ(jumps[i][1], minutes_left(self->q, "a@every=1d")) {
+			TH_LOG("jump of %d minutes", jumps[i][0]);
+		}
+		ASSERT_LE(0, wq_cancel(self->q, "a@every=1d", 10));
+	}
+}
+
+TEST_F(clock, first_move_of_periodic_keys_is_to_earlier_times_alone)
+{
+	int64_t clock = 0;
+
+	ASSERT_EQ(1, wq_add_after(self->q, "a@at=15:00", 10, 10 * HOUR, 0));
+	ASSERT_EQ(1, wq_add_after(self->q, "b@at=15:00", 10, HOUR, 0));
+	EXPECT_EQ(1, wq_periodic_move(self->q, -1, &clock));
+	EXPECT_EQ(180, minutes_left(self->q, "a@at=15:00"));
+	EXPECT_EQ(60, minutes_left(self->q, "b@at=15:00"));
+}
+
+TEST_F(clock, periodic_key_that_has_to_be_left_out_is_also_after_a_move)
+{
+	struct wq_item item;
+
+	ASSERT_EQ(1, wq_periodic_add(self->q, "a@at=15:00,skip", 15, 0));
+	set_clock(NOON + 4 * HOUR);
+	EXPECT_EQ(1, wq_periodic_move(self->q, self->watch, &self->clock));
+	ASSERT_EQ(0, wq_get(self->q, &item, 0));
+	EXPECT_EQ(0, wq_periodic_begin(self->q, &item));
+	ASSERT_EQ(WQ_RESULT_DELAYED, ret_of(wq_done(self->q, &item)) | WQ_RESULT_DELAYED);
+	EXPECT_EQ(23 * 60, minutes_left(self->q, "a@at=15:00,skip"));
+}
+
+TEST_F(clock, move_of_periodic_keys_that_fails_can_be_repeated)
+{
+	ASSERT_EQ(1, wq_periodic_add(self->q, "a@at=15:00", 10, 0));
+	ASSERT_EQ(0, wq_pause(self->q, WQ_PAUSE_ADDS, WQ_FOREVER));
+	set_clock(NOON - HOUR);
+	EXPECT_EQ(-EHOSTDOWN, ret_of(wq_periodic_move(self->q, self->watch, &self->clock)));
+	ASSERT_EQ(0, wq_resume(self->q, WQ_PAUSE_ADDS));
+	EXPECT_EQ(1, wq_periodic_move(self->q, self->watch, &self->clock));
+	EXPECT_EQ(240, minutes_left(self->q, "a@at=15:00"));
+}
+
 TEST_HARNESS_MAIN

@@ -3304,6 +3304,34 @@ test_ls_due_has_delayed_keys_in_order_with_their_local_time() {
 	reports 2 "--due lists keys of a queue" wq ls --due
 }
 
+# Set the clock, by seconds since 1970.
+set_clock() { date -u -s "@$1" >/dev/null; }
+
+test_run_periodic_follows_the_wall_clock_when_it_is_set() {
+	local worker began ahead left
+	queue
+	began=$(date +%s)
+	# due in 2 to 3 hours
+	ahead=$((began / 3600 * 3600 + 3 * 3600))
+	wq add --at "$(date -d "@$ahead" +%H:%M)" $q k
+	wq add --every 1000d $q far
+	"$WQCTL" run -q --periodic $q -- sh -c 'echo "$1" >>$0' "$dir/ran" {} &
+	worker=$!
+	# run itself, and its worker
+	working() { [ "$(wq ls --json | jq -r ".[] | select(.name == \"$q\") | .consumers")" = 2 ]; }
+	eventually working
+	set_clock $((ahead - 1))
+	eventually file_has "$dir/ran" 1
+	# set back: the key is due later, and not early
+	set_clock $began
+	left() { wq show --json $q "k@at=$(date -d "@$ahead" +%H:%M)" | jq '.due_ns / 1e9 | round'; }
+	eventually_left() { left=$(left); [ "$left" -ge $((ahead - began - 60)) ] && [ "$left" -le $((ahead - began + 60)) ]; }
+	eventually eventually_left
+	kill $worker
+	wait $worker
+	is runs k "$(words <"$dir/ran")"
+}
+
 test_run_periodic_runs_a_key_when_it_is_due_and_passes_its_name() {
 	local worker
 	queue

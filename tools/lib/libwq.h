@@ -884,6 +884,23 @@ int wq_periodic_add(int q, const void *key, size_t len, int priority);
  */
 int wq_periodic_begin(int q, const struct wq_item *item);
 
+/** wq_periodic_watch() - open a descriptor that is readable after the clock was set or a suspend */
+int wq_periodic_watch(void);
+
+/**
+ * wq_periodic_move() - move pending periodic keys to their due times by the wall clock
+ * @q: a descriptor that is open for reading and writing
+ * @watch: the descriptor of wq_periodic_watch(), which waits for the next set; or -1
+ * @clock: 0 before the first call, then what the last call has stored there
+ *
+ * A worker calls it first, and when @watch is readable.  A key whose due time has passed is ready
+ * at once.  A key that waits for a retry stays, but not beyond its due time.  The first call moves
+ * keys only to earlier times.  If a key is delayed, the call lists all keys of the queue.
+ *
+ * Return: number of keys that were moved.  After an error, a repeat moves the others.
+ */
+int wq_periodic_move(int q, int watch, int64_t *clock);
+
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,8 @@
  * both are tested with.
  */
 #define _GNU_SOURCE		/* memrchr() */
+#include <sys/timerfd.h>
+
 #include "internal.h"
 
 #define SEC	1000000000LL		/* ns */
@@ -230,11 +232,11 @@ static int64_t next_due(const struct schedule *s, const char *key, size_t len, i
 	return with_jitter(s, key, len, after);
 }
 
-static int64_t real_time(void)
+static int64_t time_of(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
+	clock_gettime(clock, &ts);
 	return ts.tv_sec * SEC + ts.tv_nsec;
 }
 
@@ -261,14 +263,14 @@ int64_t wq_periodic_due(const void *key, size_t len, int64_t now)
 
 int wq_periodic_add(int q, const void *key, size_t len, int priority)
 {
-	int64_t now = real_time(), due = wq_periodic_due(key, len, now);
+	int64_t now = time_of(CLOCK_REALTIME), due = wq_periodic_due(key, len, now);
 
 	return due < 0 ? -1 : wq_add_priority(q, key, len, priority, due - now, 0);
 }
 
 int wq_periodic_begin(int q, const struct wq_item *item)
 {
-	int64_t now = real_time(), last, most;
+	int64_t now = time_of(CLOCK_REALTIME), last, most;
 	struct schedule s;
 	int ret;
 
@@ -285,4 +287,74 @@ int wq_periodic_begin(int q, const struct wq_item *item)
 	if (most > 60 * SEC)
 		most = 60 * SEC;
 	return !s.skip || item->failures || item->given_back || now - last <= most;
+}
+
+/* Delays end by CLOCK_MONOTONIC, by which due times move if the wall clock is set */
+
+int wq_periodic_watch(void)
+{
+	/* It does not end, but a set of the clock cancels it. */
+	const struct itimerspec end = { { 0 }, { UINT64_MAX >> (65 - 8 * sizeof(time_t)), 0 } };
+	const int flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET;
+	int fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	if (fd >= 0 && timerfd_settime(fd, flags, &end, NULL)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Move a key whose delay ends at another time than it is due.  1: moved; 0: not; -1: errno. */
+static int move_key(int q, const struct wq_view *v, int64_t before)
+{
+	int64_t now = time_of(CLOCK_REALTIME), next = wq_periodic_due(v->key, v->len, now);
+	int64_t due = -1, end = time_of(CLOCK_MONOTONIC) + before, delay = next - now;
+	int64_t late = v->info.due - delay;
+	unsigned int flags = WQ_ADD_TAKE_LATEST;
+
+	if (next < 0 || (late < SEC && late > -SEC))
+		return 0;
+	/* The due time that the delay was for; none, if it is that of a retry. */
+	if (before && v->info.due < 2 * MAX_DAYS * DAY * SEC) {
+		end += v->info.due;
+		due = wq_periodic_due(v->key, v->len, end - SEC);
+	}
+	if (due < 0 || due > end + SEC) {
+		if (late < 0)
+			return 0;
+	} else if (due <= now) {
+		delay = 0;
+		flags = WQ_ADD_DROP_DELAY;
+	}
+	return wq_add_priority(q, v->key, v->len, v->info.priority, delay, flags) < 0 ? -1 : 1;
+}
+
+int wq_periodic_move(int q, int watch, int64_t *clock)
+{
+	struct wq_items b = WQ_ITEMS_INIT;
+	uint64_t cursor = 0, ends;
+	struct wq_stat st;
+	struct wq_view v;
+	int n = 0, ret;
+	int64_t now;
+
+	/* First, so that a set of the clock from now on is seen later. */
+	ret = watch < 0 ? 0 : read(watch, &ends, sizeof(ends));
+	if (ret < 0 && errno != ECANCELED && errno != EAGAIN)
+		return -1;
+	now = time_of(CLOCK_REALTIME) - time_of(CLOCK_MONOTONIC);
+	ret = wq_stat(q, &st);
+	for (bool more = st.delayed; !ret && more; more = cursor) {
+		ret = wq_list(q, &b, 0, &cursor) < 0 && errno != EINTR ? -1 : 0;
+		while (!ret && wq_items_next(&b, &v)) {
+			ret = v.info.due < 0 ? 0 : move_key(q, &v, *clock);
+			n += ret > 0;
+			ret = ret < 0 && errno != EBUSY ? -1 : 0;
+		}
+	}
+	wq_items_free(&b);
+	if (!ret)
+		*clock = now;
+	return ret ? -1 : n;
 }

@@ -42,7 +42,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -339,6 +341,40 @@ static bool is_repeated(const siginfo_t *info)
 	return false;
 }
 
+/* Move periodic keys to their due times.  Return whether to try again, as adds may be paused. */
+static bool move_keys(int q, int watch)
+{
+	static int64_t clock;
+	/* With --follow the parent keeps no file open. */
+	int to = q >= 0 ? q : wq_open(args->queue, O_RDWR, 0, 0);
+	bool again = to >= 0 && (q >= 0 || has_owner(to, QUEUE)) &&
+		     wq_periodic_move(to, watch, &clock) < 0 &&
+		     (errno == EHOSTDOWN || errno == ENOMEM);
+
+	if (to >= 0 && q < 0)
+		close(to);
+	return again;
+}
+
+/* sigtimedwait() of the signals.  With --periodic, a set of the clock ends the wait, too. */
+static int wait_signal(int q, siginfo_t *info, const struct timespec *timeout)
+{
+	static const struct timespec none, second = { .tv_sec = 1 };
+	static struct pollfd fds[2] = { { .fd = -1, .events = POLLIN }, { .events = POLLIN } };
+	static bool again = true;
+
+	if (args->periodic && fds[0].fd < 0) {
+		fds[0].fd = signalfd(-1, &signals, SFD_CLOEXEC);
+		fds[1].fd = wq_periodic_watch();
+	}
+	if (fds[0].fd < 0)
+		return sigtimedwait(&signals, info, timeout);
+	if (again || fds[1].revents)
+		again = move_keys(q, fds[1].fd);
+	ppoll(fds, 2, again && !timeout ? &second : timeout, NULL);
+	return sigtimedwait(&signals, info, &none);
+}
+
 /* Start the workers, and supervise them until the last one has ended. */
 static struct end supervise(const struct args *a, int q)
 {
@@ -366,7 +402,7 @@ static struct end supervise(const struct args *a, int q)
 		/* No signal reports the end of a process that has another parent. */
 		if (sum().killed)
 			timeout = &moment;
-		sig = sigtimedwait(&signals, &info, timeout);
+		sig = wait_signal(q, &info, timeout);
 		if (sig == SIGCHLD || (sig < 0 && timeout == &moment)) {
 			end.ok = reap(end.killed) && end.ok;
 		} else if (sig > 0 && is_repeated(&info)) {

@@ -298,6 +298,19 @@ class Adds(Case):
 
 
 class Runs(Case):
+    def test_move_periodic_moves_a_key_to_its_due_time(self) -> None:
+        watch = wq.periodic_watch()
+        self.addCleanup(os.close, watch)
+        self.q.add("a@every=1h", after=5000)
+        self.q.add("b", after=5000)
+        moved, clock = self.q.move_periodic(watch)
+        self.assertEqual(1, moved)
+        self.assertLess(abs(clock + time.monotonic_ns() - time.time_ns()), 10**9)
+        self.assertLessEqual(self.q.query("a@every=1h").due, 3600 * 10**9)
+        self.assertGreater(self.q.query("b").due, 4000 * 10**9)
+        self.assertEqual((0, 0), (self.q.move_periodic(watch, clock)[0],
+                                  len(select.select([watch], [], [], 0)[0])))
+
     def test_last_run_of_a_key_also_of_an_idle_one(self) -> None:
         with self.named("py-last", limiter=FAST) as q:
             q.add("a")

@@ -166,7 +166,8 @@ func PeriodicDue(key string, now time.Time) (time.Time, bool) {
 }
 
 // AddPeriodic adds a periodic key, delayed until it is due next. The result is true if the key is
-// newly delayed. It fails with EINVAL if the key has no schedule.
+// newly delayed. It fails with EINVAL if the key has no schedule. The delay does not follow a later
+// set of the wall clock, unless wqctl run --periodic or a worker with libwq works on the queue.
 func (q *Queue) AddPeriodic(key string) (bool, error) {
 	now := time.Now()
 	due, found := PeriodicDue(key, now)

@@ -30,7 +30,7 @@ from ._items import Items
 from ._item import Item
 from ._lib import Interrupted, KeysFailed, Key, ShutDown, Stale, UnknownKey
 from ._limiter import Limiter, bucket, exponential, fast_slow, max_of, max_wait
-from ._periodic import periodic_due, periodic_name
+from ._periodic import periodic_due, periodic_name, periodic_watch
 from ._producer import Producer
 from ._queue import Access, Queue, info, open, queues, unlink
 from ._source import Watched, bpf, fs, net
@@ -43,5 +43,6 @@ __all__ = [
     "NO_AGEING", "NetTable", "Order", "Pause", "Producer", "Queue", "QueueInfo", "Result",
     "ShutDown", "Source", "SourceFlag", "SourceState", "Stale", "Stat", "State", "UnknownKey",
     "Watched", "__version__", "bpf", "bucket", "exponential", "fast_slow", "fs", "info",
-    "max_of", "max_wait", "net", "open", "periodic_due", "periodic_name", "queues", "unlink", "work",
+    "max_of", "max_wait", "net", "open", "periodic_due", "periodic_name", "periodic_watch", "queues", "unlink",
+    "work",
 ]

@@ -1187,4 +1187,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_periodic_due": (c_int64, [c_void_p, c_size_t, c_int64]),
     "wq_periodic_add": (c_int, [c_int, c_void_p, c_size_t, c_int]),
     "wq_periodic_begin": (c_int, [c_int, POINTER(wq_item)]),
+    "wq_periodic_watch": (c_int, []),
+    "wq_periodic_move": (c_int, [c_int, c_int, POINTER(c_int64)]),
 }

@@ -14,6 +14,11 @@ def periodic_name(key: Key) -> str:
     return key_text(data[:lib.wq_periodic_name(data, len(data))])
 
 
+def periodic_watch() -> int:
+    """A descriptor that is readable after a set of the clock or a suspend, for move_periodic()."""
+    return checked(call(lib.wq_periodic_watch), "periodic_watch")
+
+
 def periodic_due(key: Key, now: float | None = None) -> float:
     """The first time after now, by default time.time(), at which a key is due. In seconds, as now.
 

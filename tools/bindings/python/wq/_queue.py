@@ -341,6 +341,15 @@ class Queue(OneProcess):
         """
         return self._key_call("wq_add_rate_limited", key) == 1
 
+    def move_periodic(self, watch: int = -1, clock: int = 0) -> tuple[int, int]:
+        """Move pending periodic keys to their due times by the wall clock.
+
+        A worker calls this first, and when the descriptor of periodic_watch() is readable. Returns
+        how many keys were moved, and the clock for the next call.
+        """
+        value = ctypes.c_int64(clock)
+        return self._checked(call(lib.wq_periodic_move, self.fileno(), watch, value)), value.value
+
     def add_periodic(self, key: Key, *, priority: int = 0) -> bool:
         """Add a key with a schedule, such as backup@every=5m, delayed until it is due next.
 

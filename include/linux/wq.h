@@ -441,6 +441,7 @@ int wq_enable_key(struct wq *q, const void *key, size_t len);
 unsigned int wq_num_ready(struct wq *q);
 void wq_stats(struct wq *q, struct wq_stat *st);
 
+int wq_rest_group(struct wq *q, const void *key, size_t len, s64 delay);
 int wq_pause(struct wq *q, u32 what, s64 ns);
 void wq_shutdown(struct wq *q);
 int wq_drain(struct wq *q);

@@ -18,6 +18,7 @@
 #include "state/times.h"
 #include "verbs/array.h"
 #include "verbs/key.h"
+#include "verbs/rest.h"
 #include "verbs/steps.h"
 #include "verbs/sleep.h"
 #include "wqueue/mount.h"
@@ -484,6 +485,35 @@ int wq_kick(struct wq *q, const void *key, size_t len)
 	return key_do(q, key, len, WQ_DO_KICK, &info);
 }
 EXPORT_SYMBOL_GPL(wq_kick);
+
+/**
+ * wq_rest_group() - let a group of keys rest: no key of it is handed out before a time
+ * @q: the queue, whose order is WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX
+ * @key: a key of the group, which the queue need not know
+ * @len: length of the key in bytes
+ * @delay: ns from now on the queue's clock until the rest ends; 0 or less: it ends now.  This time
+ *	replaces a former one.  A time beyond S64_MAX is clamped, and never comes
+ *
+ * For a consumer which learns that the group can't be processed before that time.  The outcome
+ * WQ_OUTCOME_REST does the same at the end of a run.  Adds, delays and runs in progress go on, and
+ * so do the other groups.  The ready keys of the group are blocked, and count in
+ * wq_stat.blocked_by_rest.  A rest lasts also while the queue has no key of the group, and after a
+ * shut down: a drain waits for it.
+ *
+ * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
+ * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
+ *
+ * Return: 0; -EOPNOTSUPP: the queue has no groups.  wq_pause() stops all of its gets; -ENOSPC:
+ * max_keys groups rest; -ENOMEM: for a group without keys; -EINVAL or -E2BIG for @len.  On error
+ * nothing has changed.
+ */
+int wq_rest_group(struct wq *q, const void *key, size_t len, s64 delay)
+{
+	struct wq_op op;
+
+	return wq_op_init(q, &op, key, len) ?: wq_rest_key(q, &op, delay, GFP_ATOMIC);
+}
+EXPORT_SYMBOL_GPL(wq_rest_group);
 
 /**
  * wq_num_ready() - number of ready keys

@@ -21,6 +21,7 @@
 #include "state/park.h"
 #include "state/pause.h"
 #include "verbs/key.h"
+#include "verbs/rest.h"
 #include "verbs/restore.h"
 #include "verbs/wait.h"
 #include "wqueue/mount.h"
@@ -207,17 +208,21 @@ int wq_verb_key(struct wq_call *call, void *arg)
 		[WQ_DO_ENABLE] = FMODE_READ | FMODE_WRITE,
 		[WQ_DO_RESTORE] = FMODE_WRITE,
 		[WQ_DO_LAST] = FMODE_READ,
+		[WQ_DO_REST] = FMODE_READ,
 	};
 	struct wq_key_op *args = arg;
 	struct wq_key_buf buf __uninitialized;
 	struct wq *q = call->c->q;
 	u32 what = args->op;
 	struct wq_op op;
+	s64 due = 0;
 	bool many;
 	int ret;
 
 	if (what >= ARRAY_SIZE(modes))
 		return -EINVAL;
+	if (what == WQ_DO_REST)
+		swap(due, args->info.due);
 	if (what != WQ_DO_RESTORE && memchr_inv(&args->info, 0, sizeof(args->info)))
 		return -EINVAL;
 	many = what == WQ_DO_KICK && !args->key_len;
@@ -234,11 +239,13 @@ int wq_verb_key(struct wq_call *call, void *arg)
 	ret = wq_key_op_init(q, &op, &buf, args->key, args->key_len);
 	if (!ret && what == WQ_DO_RESTORE)
 		ret = restore_key(q, &op, &args->info);
+	else if (!ret && what == WQ_DO_REST)
+		ret = wq_rest_key(q, &op, due, GFP_KERNEL_ACCOUNT);
 	else if (!ret)
 		ret = what == WQ_DO_DISABLE ? disable_key(call, &op, &args->info) :
 					      wq_key_do(q, call->c, &op, what, &args->info);
 	wq_key_buf_free(&buf);
-	if (what == WQ_DO_RESTORE)
+	if (what == WQ_DO_RESTORE || what == WQ_DO_REST)
 		return ret;
 	args->count = what == WQ_DO_KICK;
 	/* Without read access, report only the state from before the call. */

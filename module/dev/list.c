@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The verb of /dev/wq that lists keys.
+ * The verb of /dev/wq that lists keys, and groups that wait for a time.
  */
 #include <linux/once.h>
 #include <linux/random.h>
@@ -37,18 +37,53 @@ static bool is_listed(struct wq_out *out, u32 flags, struct wq_entry *e)
 }
 
 /*
- * Append a record.  The struct wq_key_info of the caller can be shorter or longer than that of the
- * kernel.
+ * Append a record with the key of @e.  The struct wq_key_info of the caller can be shorter or longer
+ * than that of the kernel.  Returns 0; -EMSGSIZE: there is no room.
  */
-static void put_rec(struct wq_out *out, const struct wq_list_rec *rec, struct wq_entry *e)
+static int put_rec(struct wq_out *out, const struct wq_list_rec *rec, struct wq_entry *e)
 {
 	void *to = out->recs + out->used;
 
+	if (out->count == out->max || e->len > wq_key_room(out->head, out->room - out->used))
+		return -EMSGSIZE;
 	memcpy(to, rec, min_t(u32, out->head, sizeof(*rec)));
 	if (out->head > sizeof(*rec))
 		memset(to + sizeof(*rec), 0, out->head - sizeof(*rec));
 	out->used += wq_rec_set_key(to, out->head, e);
 	out->count++;
+	return 0;
+}
+
+/* list_batch() for groups. */
+static int list_groups(struct wq_out *out, u64 *place)
+{
+	struct wq *q = out->c->q;
+	struct wq_list_rec rec;
+	s64 until = 0, rest = 0;
+	struct wq_entry *e;
+	struct wq_cs cs;
+	int i, ret = 0;
+	u64 next;
+
+	wq_lock(&cs, q);
+	for (i = 0; i < WQ_BATCH; i++, *place = next) {
+		next = *place;
+		e = wq_groups_next(q->policy_data, &next, &until, &rest);
+		if (e && until) {
+			rec = (struct wq_list_rec){ .len = e->len };
+			rec.info.due = max_t(s64, 0, until - wq_now(&cs));
+			rec.info.lease = rest ? max_t(s64, 0, rest - wq_now(&cs)) : -1;
+			ret = put_rec(out, &rec, e);
+			if (ret)
+				break;
+		}
+		if (!e) {
+			*place = next;
+			break;
+		}
+	}
+	wq_unlock(&cs);
+	return ret;
 }
 
 /*
@@ -70,11 +105,6 @@ static int list_batch(struct wq_out *out, u32 flags, u64 *place)
 		next = *place;
 		e = walk(&cs, flags, &next);
 		if (e && is_listed(out, flags, e)) {
-			if (out->count == out->max ||
-			    e->len > wq_key_room(out->head, out->room - out->used)) {
-				ret = -EMSGSIZE;
-				break;
-			}
 			rec = (struct wq_list_rec){ .len = e->len };
 			wq_key_info(&cs, out->c, e, &rec.info);
 			if (flags & WQ_LIST_SINCE) {
@@ -82,7 +112,9 @@ static int list_batch(struct wq_out *out, u32 flags, u64 *place)
 				if (e->state & ENTRY_REQUEUED)
 					rec.info.state |= WQ_KEY_REQUEUED;
 			}
-			put_rec(out, &rec, e);
+			ret = put_rec(out, &rec, e);
+			if (ret)
+				break;
 		}
 		*place = next;
 		if (!e)
@@ -152,18 +184,21 @@ int wq_verb_list(struct wq_call *call, void *arg)
 	struct wq_list *args = arg;
 	u32 head = head_of_list(args);
 	u64 place = place_of_cursor(args->cursor);
+	bool groups = args->flags == WQ_LIST_GROUPS;
 	struct wq_out out __uninitialized;
 	int ret;
 
-	if (args->flags & ~(WQ_LIST_SINCE | WQ_LIST_IDLE) || args->reserved || !head)
+	if ((args->flags & ~(WQ_LIST_SINCE | WQ_LIST_IDLE) && !groups) || args->reserved || !head)
 		return -EINVAL;
+	if (groups && !call->c->q->grouped)
+		return -EOPNOTSUPP;
 	ret = wq_out_init(&out, call, &args->keys, head) ?:
 		wq_out_extend(&out);
 	if (ret)
 		return ret;
 
 	do {
-		ret = list_batch(&out, args->flags, &place);
+		ret = groups ? list_groups(&out, &place) : list_batch(&out, args->flags, &place);
 		cond_resched();
 	} while (!ret && place && !signal_pending(current));
 

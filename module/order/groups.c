@@ -11,13 +11,18 @@
  * has ready keys, and it is below its limit.  So a group at its limit costs the gets nothing, and
  * it enters the ring again, behind all others, when one of its keys is released.
  *
+ * A group can rest until a time, see state/rest.c.  A group whose time is to come is in the heap
+ * wq_group_times.waiting, and not in the ring.  So it costs the gets nothing either.  The times
+ * cost nothing in a queue without them, because it has other functions then, see wq_groups_ops().
+ *
  * A delimiter is part of the name, so the key "a" is not in the group of "a/1" and "a/2".
  *
- * A group exists as long as the queue's table has an entry of it, idle entries included.  So a push
- * needs no look-up and no memory, and neither does the next add of a former key.  There are no more
- * groups than entries.  A new entry finds its group by a table of its own, which has the same
- * bounds for chosen names as that of the keys: the name is the key of the group's entry, and the
- * group's data lies ahead of that entry.
+ * A group exists as long as the queue's table has an entry of it, idle entries included, and while
+ * it is in the heap.  So a push needs no look-up and no memory, and neither does the next add of a
+ * former key.  There are no more groups than entries and groups in the heap.  Each group owns a
+ * slot of the heap, so that no wait for a time needs memory.  A new entry finds its group by a
+ * table of its own, which has the same bounds for chosen names as that of the keys: the name is the
+ * key of the group's entry, and the group's data lies ahead of that entry.
  *
  * The queue's lock protects all of it.
  */
@@ -27,6 +32,7 @@
 #include <linux/string.h>
 
 #include "base/compat.h"
+#include "delay.h"
 #include "order/groups.h"
 
 /**
@@ -35,14 +41,17 @@
  * @nr_ready: number of entries in @ready
  * @nr_out: entries that are handed out, if there is a limit
  * @refs: entries of the queue's table that are in the group
+ * @waits: why it is in the heap of times; 0: it is not
  *
- * The link of the group's own entry is in wq_groups.ring.
+ * The link of the group's own entry is in wq_groups.ring.  The entry's token is when the group's
+ * rest ends, ns on the queue's clock; 0: it does not rest.
  */
 struct wq_group {
 	struct list_head ready;
 	u32 nr_ready;
 	u32 nr_out;
 	u32 refs;
+	u8 waits;
 } __aligned(sizeof(u64));
 
 static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
@@ -58,6 +67,7 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
  * @limit: how many entries of a group are handed out at a time; 0: any number
  * @arg: the delimiter, or the length of names
  * @by_prefix: @arg is the length of names
+ * @times: the groups that wait for a time
  */
 struct wq_groups {
 	struct wq_table table;
@@ -69,6 +79,7 @@ struct wq_groups {
 	u32 limit;
 	u32 arg;
 	bool by_prefix;
+	struct wq_group_times times;
 };
 
 static struct wq_group *group_of_name(struct wq_entry *e)
@@ -219,20 +230,74 @@ static void groups_release(void *order, struct wq_entry *e)
 }
 
 /*
+ * Times.  These functions of the order change a group as if it did not wait for a time, between
+ * times_begin() and times_end().
+ */
+
+static void times_begin(struct wq_groups *gs, struct wq_group *g)
+{
+	if (!g->waits)
+		return;
+	gs->times.nr_ready[g->waits] -= g->nr_ready;
+	if (group_available(gs, g))
+		list_add_tail(&group_entry(g)->link, &gs->ring);
+	gs->nr_available += group_available(gs, g);
+}
+
+static void times_end(struct wq_groups *gs, struct wq_group *g)
+{
+	if (!g->waits)
+		return;
+	gs->times.nr_ready[g->waits] += g->nr_ready;
+	if (group_available(gs, g))
+		list_del(&group_entry(g)->link);
+	gs->nr_available -= group_available(gs, g);
+}
+
+static void timed_push(void *order, struct wq_entry *e)
+{
+	times_begin(order, group_of(e));
+	groups_push(order, e);
+	times_end(order, group_of(e));
+}
+
+static void timed_remove(void *order, struct wq_entry *e)
+{
+	times_begin(order, group_of(e));
+	groups_remove(order, e);
+	times_end(order, group_of(e));
+}
+
+/* Without a limit nothing counts what is handed out. */
+static void timed_release(void *order, struct wq_entry *e)
+{
+	struct wq_groups *gs = order;
+
+	if (!gs->limit)
+		return;
+	times_begin(gs, group_of(e));
+	groups_release(gs, e);
+	times_end(gs, group_of(e));
+}
+
+/*
  * Count a restored entry, which is in no list, as handed out: it was when it was saved.  false: as
  * many entries of its group are handed out as can be.
  */
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e)
 {
 	struct wq_group *g = group_of(e);
-	u32 before = group_available(gs, g);
+	u32 before;
 
 	if (!gs->limit)
 		return true;
 	if (g->nr_out >= gs->limit)
 		return false;
+	times_begin(gs, g);
+	before = group_available(gs, g);
 	g->nr_out++;
 	group_changed(gs, g, before);
+	times_end(gs, g);
 	return true;
 }
 
@@ -263,8 +328,22 @@ static const struct wq_policy_ops limited_groups_ops = {
 	.blocked = groups_blocked,
 };
 
+/* The order while groups wait for a time. */
+static const struct wq_policy_ops timed_groups_ops = {
+	.push = timed_push,
+	.len = groups_len,
+	.pop = groups_pop,
+	.remove = timed_remove,
+	.peek = groups_peek,
+	.oldest = groups_oldest,
+	.release = timed_release,
+	.blocked = groups_blocked,
+};
+
 const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs)
 {
+	if (gs->times.waiting.count)
+		return &timed_groups_ops;
 	return gs->limit ? &limited_groups_ops : &groups_ops;
 }
 
@@ -283,6 +362,8 @@ bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre
 
 	pre->key = wq_key_alloc(m, sizeof(struct wq_group), name_len(gs, key, len), gfp);
 	pre->bucket = wq_bucket_alloc(m, gfp);
+	/* A lack of segments is no error: mostly none is needed. */
+	wq_vec_prealloc(&pre->heap, m, gfp);
 	return pre->key && pre->bucket;
 }
 
@@ -295,6 +376,7 @@ void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc
 		wq_key_free(pre->key, sizeof(struct wq_group));
 	}
 	wq_bucket_free(pre->bucket);
+	wq_vec_prealloc_free(&pre->heap);
 }
 
 /* Make a group, whose name is not in the table.  Returns NULL if there is no memory. */
@@ -315,14 +397,34 @@ static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name nam
 		return NULL;
 	/* A group has no lease. */
 	wq_key_init(k, 0, name.hash, key, name.len);
-	if (wq_table_insert(&gs->table, &k->entry, pre ? &pre->bucket : NULL, gfp)) {
-		wq_key_free(k, sizeof(*g));
-		return NULL;
-	}
+	if (wq_heap_own(&gs->times.waiting, pre ? &pre->heap : NULL, gfp))
+		goto err_free;
+	if (wq_table_insert(&gs->table, &k->entry, pre ? &pre->bucket : NULL, gfp))
+		goto err_disown;
 	g = group_of_name(&k->entry);
 	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready) };
 	m->bytes += wq_key_bytes(sizeof(*g), name.len) + m->overhead;
 	return g;
+
+err_disown:
+	wq_heap_disown(&gs->times.waiting);
+err_free:
+	wq_key_free(k, sizeof(*g));
+	return NULL;
+}
+
+/* Free a group that has no entries and waits for no time. */
+static void group_put(struct wq_groups *gs, struct wq_group *g)
+{
+	struct wq_mem *m = gs->table.vec.mem;
+	u32 len = group_entry(g)->len;
+
+	if (g->refs || g->waits)
+		return;
+	wq_table_remove(&gs->table, group_entry(g));
+	wq_heap_disown(&gs->times.waiting);
+	m->bytes -= wq_key_bytes(sizeof(*g), len) + m->overhead;
+	wq_key_free(wq_key_of(group_entry(g)), sizeof(*g));
 }
 
 /* Find the name of a key's group.  Needs no lock. */
@@ -331,6 +433,17 @@ struct wq_group_name wq_group_name(const struct wq_groups *gs, const struct wq_h
 {
 	len = name_len(gs, key, len);
 	return (struct wq_group_name){ .hash = wq_hash(hash, key, len), .len = len };
+}
+
+/* The group of this name.  NULL: there is none, and no memory to @make it. */
+struct wq_group *wq_groups_get(struct wq_groups *gs, struct wq_group_name name, const void *key,
+			       bool make, struct wq_group_prealloc *pre, gfp_t gfp)
+{
+	struct wq_entry *found = wq_table_find(&gs->table, name.hash, key, name.len);
+
+	if (found)
+		return group_of_name(found);
+	return make ? group_new(gs, name, key, pre, gfp) : NULL;
 }
 
 /**
@@ -348,13 +461,11 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 		    struct wq_group_name name, struct wq_group_prealloc *pre, gfp_t gfp)
 {
 	const u8 *key = wq_key_of(e)->key;
-	struct wq_entry *found;
 	struct wq_group *g;
 
 	if (!name.len)
 		name = wq_group_name(gs, hash, key, e->len);
-	found = wq_table_find(&gs->table, name.hash, key, name.len);
-	g = found ? group_of_name(found) : group_new(gs, name, key, pre, gfp);
+	g = wq_groups_get(gs, name, key, true, pre, gfp);
 	if (!g)
 		return -ENOMEM;
 	g->refs++;
@@ -362,18 +473,112 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 	return 0;
 }
 
-/* An entry, which is neither ready nor handed out, leaves its group.  The last one frees it. */
+/* An entry, which is neither ready nor handed out, leaves its group. */
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e)
 {
-	struct wq_mem *m = gs->table.vec.mem;
 	struct wq_group *g = group_of(e);
-	u32 len = group_entry(g)->len;
 
-	if (--g->refs)
-		return;
-	wq_table_remove(&gs->table, group_entry(g));
-	m->bytes -= wq_key_bytes(sizeof(*g), len) + m->overhead;
-	wq_key_free(wq_key_of(group_entry(g)), sizeof(*g));
+	if (!--g->refs)
+		group_put(gs, g);
+}
+
+/*
+ * Groups wait for a time.  After each of these functions the caller switches to wq_groups_ops().
+ */
+
+/* An entry's group. */
+struct wq_group *wq_groups_of(const struct wq_entry *e)
+{
+	return group_of(e);
+}
+
+/* The entry of a group, whose key is the group's name. */
+struct wq_entry *wq_group_entry(struct wq_group *g)
+{
+	return group_entry(g);
+}
+
+struct wq_group *wq_group_of_name(struct wq_entry *e)
+{
+	return group_of_name(e);
+}
+
+bool wq_group_waits(const struct wq_group *g)
+{
+	return g->waits;
+}
+
+/* Move a group, whose times have changed, into the heap or out of it.  Frees it without a use. */
+static void group_settle(struct wq_groups *gs, struct wq_group *g, s64 now)
+{
+	struct wq_heap *h = &gs->times.waiting;
+	struct wq_entry *e = group_entry(g);
+	s64 until = e->token;
+
+	times_begin(gs, g);
+	if (g->waits) {
+		h->reserved++;
+		wq_heap_remove(h, e);
+	}
+	g->waits = until > now ? WQ_GROUP_RESTS : 0;
+	if (g->waits) {
+		h->reserved--;
+		wq_heap_insert(h, e, until);
+	}
+	times_end(gs, g);
+	group_put(gs, g);
+}
+
+/* A group rests until a time; if that is not in the future, it does not rest any more. */
+void wq_groups_rest(struct wq_groups *gs, struct wq_group *g, s64 until, s64 now)
+{
+	struct wq_entry *e = group_entry(g);
+
+	gs->times.nr_resting -= !!e->token;
+	e->token = until > now ? until : 0;
+	gs->times.nr_resting += !!e->token;
+	group_settle(gs, g, now);
+}
+
+/* The queue ends: no group waits any more, up to @n of them. */
+void wq_groups_end_waits(struct wq_groups *gs, unsigned int n)
+{
+	struct wq_heap *h = &gs->times.waiting;
+
+	for (; n && h->count; n--)
+		wq_groups_rest(gs, group_of_name(wq_heap_last(h)), 0, 0);
+}
+
+/* An entry of wq.requeued, which is in no list, becomes the first of its group. */
+void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e)
+{
+	struct wq_group *g = group_of(e);
+
+	timed_release(gs, e);
+	timed_push(gs, e);
+	list_move(&e->link, &g->ready);
+	list_move(&wq_rank_of(e)->ready, &gs->ready);
+}
+
+/*
+ * The next group's entry, see wq_table_next().  *@until: until when it waits, *@rest: until when it
+ * rests; 0: it does not.
+ */
+struct wq_entry *wq_groups_next(const struct wq_groups *gs, u64 *cursor, s64 *until, s64 *rest)
+{
+	struct wq_entry *e = wq_table_next(&gs->table, cursor);
+
+	if (e) {
+		*until = group_of_name(e)->waits ?
+			 wq_heap_slot(&gs->times.waiting, e->heap)->due : 0;
+		*rest = e->token;
+	}
+	return e;
+}
+
+const struct wq_group_times *wq_groups_times(const struct wq_groups *gs)
+{
+	return &gs->times;
 }
 
 /* Memory for the groups of a queue, without what grows with them. */
@@ -404,12 +609,14 @@ struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, struct wq_mem *m, 
 	gs->by_prefix = kind == WQ_ORDER_PREFIX;
 	gs->arg = arg;
 	gs->limit = limit;
+	gs->times.waiting.vec.mem = m;
 	return gs;
 }
 
-/* All entries have left. */
+/* All entries have left, and no group waits. */
 void wq_groups_free(struct wq_groups *gs)
 {
 	wq_table_destroy(&gs->table);
+	wq_vec_free(&gs->times.waiting.vec);
 	kfree(gs);
 }

@@ -11,6 +11,7 @@
 #include "base/entry.h"
 #include "base/hash.h"
 #include "base/table.h"
+#include "delay.h"
 
 struct wq_groups;
 
@@ -24,6 +25,22 @@ struct wq_group_name {
 struct wq_group_prealloc {
 	struct wq_key *key;
 	struct wq_bucket *bucket;
+	struct wq_vec_prealloc heap;
+};
+
+/* Why a group waits for a time. */
+enum { WQ_GROUP_RESTS = 1, WQ_GROUP_WAITS };
+
+/**
+ * struct wq_group_times - the groups that wait for a time
+ * @waiting: these groups, by their time
+ * @nr_resting: groups that rest
+ * @nr_ready: their ready entries, by why they wait; the first element has no meaning
+ */
+struct wq_group_times {
+	struct wq_heap waiting;
+	u32 nr_resting;
+	u32 nr_ready[WQ_GROUP_WAITS];
 };
 
 struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, struct wq_mem *m, gfp_t gfp);
@@ -42,5 +59,16 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 		    struct wq_group_name name, struct wq_group_prealloc *pre, gfp_t gfp);
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e);
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e);
+struct wq_group *wq_groups_get(struct wq_groups *gs, struct wq_group_name name, const void *key,
+			       bool make, struct wq_group_prealloc *pre, gfp_t gfp);
+struct wq_group *wq_groups_of(const struct wq_entry *e);
+struct wq_entry *wq_group_entry(struct wq_group *g);
+struct wq_group *wq_group_of_name(struct wq_entry *e);
+bool wq_group_waits(const struct wq_group *g);
+void wq_groups_rest(struct wq_groups *gs, struct wq_group *g, s64 until, s64 now);
+void wq_groups_end_waits(struct wq_groups *gs, unsigned int n);
+void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e);
+struct wq_entry *wq_groups_next(const struct wq_groups *gs, u64 *cursor, s64 *until, s64 *rest);
+const struct wq_group_times *wq_groups_times(const struct wq_groups *gs);
 
 #endif /* _WQ_GROUPS_H */

@@ -57,7 +57,7 @@ VALUE(ready, GAUGE, wq_nr_ready(q), "ready", "wq_ready_keys",
 OTHER(ready_by_priority, PRIORITIES, "ready_by_priority", "wq_priority_ready_keys",
 	"Ready keys of a priority, for each that has had one; only of queues with priorities.")
 VALUE(blocked, GAUGE, wq_nr_blocked(q, wq_start_time(cs)), "blocked", "wq_blocked_keys",
-	"Ready keys that no get can have yet: the sum of the keys that a limit of groups, a ceiling and a start rate hold back.")
+	"Ready keys that no get can have yet: the sum of the keys that a limit of groups, a ceiling, a start rate and rests of groups hold back.")
 VALUE(blocked_by_group, GAUGE, wq_blocked_by_group(q), "blocked_by_group", "wq_group_blocked_keys",
 	"Ready keys beyond the limit of their group, which wait until another run of the group ends.")
 VALUE(blocked_by_ceiling, GAUGE, wq_blocked_by_ceiling(q), "blocked_by_ceiling",
@@ -66,6 +66,11 @@ VALUE(blocked_by_ceiling, GAUGE, wq_blocked_by_ceiling(q), "blocked_by_ceiling",
 VALUE(blocked_by_rate, GAUGE, wq_blocked_by_rate(q, wq_start_time(cs)), "blocked_by_rate",
 	"wq_rate_blocked_keys",
 	"Ready keys that wait for a token of start_rate.")
+VALUE(blocked_by_rest, GAUGE, wq_blocked_by_rest(q), "blocked_by_rest", "wq_rest_blocked_keys",
+	"Ready keys of groups that rest.")
+VALUE(resting_groups, GROUPS, stat_resting_groups(q), "resting_groups", "wq_resting_groups",
+	"Groups that rest, with or without keys.")
+VALUE(next_group, TIME, stat_next_group(cs), "next_group_ns", NULL, NULL)
 VALUE(next_start, TIME, stat_next_start(cs), "next_start_ns", NULL, NULL)
 VALUE(ready_groups, GROUPS, q->grouped ? wq_groups_ready(q->policy_data) : 0, "ready_groups",
 	"wq_ready_groups", "Groups with ready keys.")

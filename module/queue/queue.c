@@ -337,6 +337,8 @@ void wq_purge(struct wq *q, bool ended)
 		q->ended = ended;
 		q->purged = true;
 		wq_end_drain(&cs, WQ_END_OF_QUEUE);
+		if (q->grouped)
+			wq_groups_end_waits(q->policy_data, WQ_BATCH);
 		for (i = wq_evict_idle(&cs, WQ_BATCH); i < WQ_BATCH; i++) {
 			e = wq_any(&cs);
 			if (!e)
@@ -350,7 +352,8 @@ void wq_purge(struct wq *q, bool ended)
 			e->disabled = 0;
 			wq_drop_entry(&cs, e);
 		}
-		left = q->table.count || q->heap.count || wq_nr_parked(q) || !wq_is_drained(q);
+		left = q->table.count || q->heap.count || wq_nr_parked(q) || !wq_is_drained(q) ||
+		       (q->grouped && wq_groups_times(q->policy_data)->waiting.count);
 		/* No call looks at times any more, and the timer must not wait for one. */
 		if (ended)
 			q->armed = S64_MAX;

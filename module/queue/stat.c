@@ -126,6 +126,20 @@ static s64 stat_next_start(struct wq_cs *cs)
 	return q->start_rate ? max_t(s64, 0, q->start_at - wq_now(cs)) : -1;
 }
 
+static u32 stat_resting_groups(const struct wq *q)
+{
+	return q->grouped ? wq_groups_times(q->policy_data)->nr_resting : 0;
+}
+
+/* The time until the first group that waits for a time is offered; -1: none will be. */
+static s64 stat_next_group(struct wq_cs *cs)
+{
+	s64 due = wq_groups_due(cs->q);
+
+	wq_assert_locked(cs);
+	return due == S64_MAX ? -1 : max_t(s64, 0, due - wq_now(cs));
+}
+
 /* When an entry became dirty; S64_MAX: there is none. */
 static s64 since_of(struct wq_entry *e)
 {

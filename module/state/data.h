@@ -43,6 +43,7 @@ static_assert(!(WQ_PAUSE_ALL >> WQ_PAUSES));
 #define WQ_WOKE_DESERTED	BIT(2)	/* they were woken for that */
 #define WQ_WATCH_ENDED		BIT(3)	/* a source of a file has ended: as WQ_WATCH_UNLINKED */
 #define WQ_WATCH_STARTS		BIT(4)	/* starts are limited, and somebody waits for a key */
+#define WQ_WATCH_GROUPS		BIT(5)	/* groups wait for a time */
 
 struct wq_user;
 
@@ -101,7 +102,7 @@ struct wq {
 	bool gated;			/* L: gets ask wq_may_start() */
 	bool no_map;			/* C: its creator chose that, or data caches alias */
 	u64 __percpu *coalesced;	/* adds that were coalesced */
-	const struct wq_policy_ops *policy; /* L: NULL: fifo; only changes to NULL */
+	const struct wq_policy_ops *policy; /* L: NULL: fifo; of groups see wq_set_gate() */
 	struct wq_counters *map;	/* L: NULL until the first WQ_IOC_MAP; then constant */
 	void *policy_data;		/* C; the queue's own, if neither FIFO nor OTHER */
 	struct wq_clock *clock;		/* L: NULL: CLOCK_MONOTONIC; only changes to NULL */
@@ -247,10 +248,10 @@ static_assert(!IS_ENABLED(CONFIG_SMP) || !IS_ENABLED(CONFIG_64BIT) || L1_CACHE_B
 
 /*
  * The most memory that an add takes: an entry and its group's, a bucket for each, and the segments
- * of two tables and of the heap.
+ * of two tables and of two heaps.
  */
 #define WQ_MAX_ADD_BYTES	\
-	(2 * (WQ_MAX_KEY_BYTES + sizeof(struct wq_bucket)) + 9 * WQ_SEG_BYTES + 13 * sizeof(void *))
+	(2 * (WQ_MAX_KEY_BYTES + sizeof(struct wq_bucket)) + 12 * WQ_SEG_BYTES + 16 * sizeof(void *))
 
 /* Memory of an entry in bytes. */
 static inline u32 wq_entry_bytes(const struct wq *q, u32 len)

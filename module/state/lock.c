@@ -26,6 +26,7 @@
  *	the key of a file's last read	all of rd_wait, EPOLLIN; see below
  *	gets are resumed		as many of getters as keys are available, all of rd_wait
  *	a token for a start comes	as many of getters as keys are available
+ *	a group no longer rests		as many of getters as keys become available
  *	times have come			one of getters, one exclusive poller of rd_wait and all
  *					others there, and wq.overdue, until a call has caught up
  *	room for a key			all of wr_wait, EPOLLOUT
@@ -361,6 +362,30 @@ static void limit_wakes(struct wq_cs *cs)
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
+/* Handle times at time @due, for a change that __wq_unlock() has not seen. */
+static void arm_late(struct wq_cs *cs, s64 due)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	wq_arm(cs, due);
+	if (q->armed == due && due != S64_MAX)
+		wq_rearm(q);
+}
+
+/* Groups wait for a time, which keys that were given back may have to wait for, too. */
+static void watch_groups(struct wq_cs *cs)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	/* If there may be more of these keys, one getter looks again. */
+	if (q->nr_requeued && wq_hold_back(q))
+		cs->wakes.ready = min(cs->wakes.ready + !!q->nr_requeued, wq_nr_available(cs));
+	if (wq_groups_due(q) < q->armed)
+		arm_late(cs, wq_groups_due(q));
+}
+
 /* Somebody waits for a key.  Handle times when the next token comes, if a key waits for one. */
 static void arm_start(struct wq_cs *cs)
 {
@@ -375,15 +400,13 @@ static void arm_start(struct wq_cs *cs)
 	if (due >= q->start_due)
 		return;
 	q->start_due = due;
-	wq_arm(cs, due);
-	/* __wq_unlock() has looked for an earlier time before. */
-	if (q->armed == due)
-		wq_rearm(q);
+	arm_late(cs, due);
 }
 
 /*
  * The part of wq_unlock() for a queue that is shut down, that lost its name, whose writers wait for
- * room, or whose starts are limited while somebody waits for a key.  Leaves the critical section.
+ * room, whose groups wait for a time, or whose starts are limited while somebody waits for a key.
+ * Leaves the critical section.
  */
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)
@@ -394,6 +417,8 @@ void wq_unlock_special(struct wq_cs *cs)
 	u8 level;
 
 	wq_assert_locked(cs);
+	if (q->watched & WQ_WATCH_GROUPS)
+		watch_groups(cs);
 	if (q->watched & WQ_WATCH_STARTS) {
 		if (wq_keys_are_awaited(q)) {
 			limit_wakes(cs);
@@ -409,7 +434,7 @@ void wq_unlock_special(struct wq_cs *cs)
 		q->hup = level;
 		if (q->drain && wq_is_drained(q))
 			wq_end_drain(cs, WQ_END_DONE);
-	} else if (q->watched & ~WQ_WATCH_STARTS) {
+	} else if (q->watched & ~(WQ_WATCH_STARTS | WQ_WATCH_GROUPS)) {
 		if (q->watched & WQ_WATCH_ROOM && has_room_for_writers(cs)) {
 			q->watched &= ~WQ_WATCH_ROOM;
 			cs->wakes.others |= WQ_WAKE_WRITERS;

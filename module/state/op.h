@@ -39,6 +39,7 @@ struct wq_op {
 
 /* The other flags of an op. */
 enum wq_op_flags {
+	OP_REST = BIT(9),		/* done: the group of the key rests for the op's delay */
 	OP_DISABLE = BIT(10),		/* add: disable the key instead */
 	OP_CAUSE = BIT(11),		/* done: the op is part of a struct wq_cause */
 	OP_PARK = BIT(12),		/* done: give up the key */
@@ -46,7 +47,7 @@ enum wq_op_flags {
 	OP_ADD = BIT(14),		/* done: add the key again, with the op's delay */
 	OP_DELAY = BIT(15),		/* with WQ_ADD_RATE_LIMITED: the op has the delay */
 };
-static_assert(ABI_ADD_FLAGS < OP_DISABLE);
+static_assert(ABI_ADD_FLAGS < OP_REST);
 
 /**
  * struct wq_cause - a done with the reason why the run failed
@@ -153,16 +154,20 @@ static inline int wq_op_set_priority(const struct wq *q, struct wq_op *op, int p
 static inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 {
 	if (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
-			WQ_OUTCOME_GIVE_UP))
+			WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_REST))
 		return -EINVAL;
 	if (outcome & WQ_OUTCOME_RETRY && outcome != WQ_OUTCOME_RETRY)
 		return -EINVAL;
 	if (outcome & WQ_OUTCOME_GIVE_UP && outcome & ~(WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET))
 		return -EINVAL;
-	if (delay && !(outcome & WQ_OUTCOME_AFTER))
+	if (outcome & WQ_OUTCOME_REST && outcome & ~(WQ_OUTCOME_REST | WQ_OUTCOME_FORGET))
+		return -EINVAL;
+	if (delay && !(outcome & (WQ_OUTCOME_AFTER | WQ_OUTCOME_REST)))
 		return -EINVAL;
 
 	op->delay = delay;
+	if (likely(!outcome))
+		return 0;
 	if (outcome & WQ_OUTCOME_FORGET)
 		op->flags |= OP_FORGET;
 	if (outcome & WQ_OUTCOME_RETRY)
@@ -171,6 +176,8 @@ static inline int __wq_op_set_done(struct wq_op *op, s64 delay, u32 outcome)
 		op->flags |= OP_ADD | WQ_ADD_AFTER;
 	if (outcome & WQ_OUTCOME_GIVE_UP)
 		op->flags |= OP_PARK;
+	if (outcome & WQ_OUTCOME_REST)
+		op->flags |= OP_ADD | WQ_ADD_AFTER | OP_REST;
 	return 0;
 }
 

@@ -11,10 +11,11 @@
  * A get asks that here, by wq_may_start(), and nowhere else.  wq.gated is set while the answer can
  * be no, so that a get of another queue reads nothing else.
  *
- * A ready key is blocked if its order does not offer it, because its group is at its limit, or if
- * the ceiling or the rate holds it back.  It counts as ready, but wakes nobody.  Each blocked key
- * has one reason: of the keys that are offered, those beyond the free places are blocked by the
- * ceiling, and of the others those beyond the tokens by the rate.  A pause blocks no key.
+ * A ready key is blocked if its order does not offer it, because its group rests or is at its
+ * limit, or if the ceiling or the rate holds it back.  It counts as ready, but wakes nobody.  Each
+ * blocked key has one reason.  A rest blocks the keys of its group, and the limit of a group those
+ * beyond it.  The ceiling blocks the keys beyond the free places that the order offers, and the
+ * rate blocks the others beyond the tokens.  A pause blocks no key.
  *
  * The ceiling counts the keys that consumers hold, and no others.  So a key that was given back
  * leaves its place at once, and takes one again with its next run.  With a limit of groups, such a
@@ -85,10 +86,23 @@ u32 wq_nr_startable(const struct wq *q, u32 processing, s64 now)
 }
 
 /* Ready entries that the order does not offer. */
-u32 wq_blocked_by_group(const struct wq *q)
+static u32 nr_withheld(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);
 	return q->policy && q->policy->blocked ? q->policy->blocked(q->policy_data) : 0;
+}
+
+/* Ready entries of groups that rest. */
+u32 wq_blocked_by_rest(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->grouped ? wq_groups_times(q->policy_data)->nr_ready[WQ_GROUP_RESTS] : 0;
+}
+
+/* Ready entries beyond the limits of groups that do not rest. */
+u32 wq_blocked_by_group(const struct wq *q)
+{
+	return nr_withheld(q) - wq_blocked_by_rest(q);
 }
 
 /* Entries that the order offers, and that have to wait for the end of any run. */
@@ -102,7 +116,7 @@ u32 wq_blocked_by_ceiling(const struct wq *q)
 /* Entries that the order offers, for which there is a place, and that have to wait for a token. */
 u32 wq_blocked_by_rate(const struct wq *q, s64 now)
 {
-	return wq_nr_ready(q) - wq_blocked_by_group(q) - wq_blocked_by_ceiling(q) -
+	return nr_offered(q) - wq_blocked_by_ceiling(q) -
 	       wq_nr_startable(q, q->nr_processing, now);
 }
 
@@ -113,7 +127,7 @@ u32 wq_nr_blocked(const struct wq *q, s64 now)
 
 u32 wq_nr_ready(const struct wq *q)
 {
-	return nr_offered(q) + wq_blocked_by_group(q);
+	return nr_offered(q) + nr_withheld(q);
 }
 
 /* Whether a key that the order offers could start beside @processing others. */
@@ -184,11 +198,52 @@ void wq_watch_starts(struct wq *q)
 		q->watched |= WQ_WATCH_STARTS;
 }
 
-/* A pause, a resume or a change of attributes: what wq_may_start() answers can be another one. */
+/* When the time of the first group comes that waits for one; S64_MAX: at no time. */
+s64 wq_groups_due(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->grouped ? wq_heap_due(&wq_groups_times(q->policy_data)->waiting) : S64_MAX;
+}
+
+/*
+ * A key that was given back and whose group waits for a time becomes the first key of its group.
+ * Handles up to WQ_BATCH keys that were given back, and returns how many of them wait.
+ */
+u32 wq_hold_back(struct wq *q)
+{
+	struct list_head *at = &q->requeued;
+	u32 before = q->nr_requeued;
+	struct wq_entry *e;
+	int i;
+
+	lockdep_assert_held(&q->lock);
+	for (i = 0; i < WQ_BATCH && !list_is_last(at, &q->requeued); i++)
+		at = at->next;
+	/* The last one first, as each goes ahead of those before it. */
+	while (at != &q->requeued) {
+		e = list_entry(at, struct wq_entry, link);
+		at = at->prev;
+		if (!wq_group_waits(wq_groups_of(e)))
+			continue;
+		list_del(&e->link);
+		q->nr_requeued--;
+		wq_entry_set_state(e, e->state & ~ENTRY_REQUEUED);
+		wq_groups_hold_back(q->policy_data, e);
+	}
+	return before - q->nr_requeued;
+}
+
+/* After a pause, a resume, a change of attributes or of the times of groups: what limits starts. */
 void wq_set_gate(struct wq *q)
 {
+	bool wait = q->grouped && wq_groups_times(q->policy_data)->waiting.count;
+
+	/* wq_destroy() ends the policy. */
+	if (q->grouped && q->policy)
+		q->policy = wq_groups_ops(q->policy_data);
 	q->gated = has_limit(q) || q->paused & WQ_PAUSE_GETS;
 	q->releases = q->max_processing || (q->policy && q->policy->release);
 	/* A getter or poller may wait already. */
 	q->watched = has_limit(q) ? q->watched | WQ_WATCH_STARTS : q->watched & ~WQ_WATCH_STARTS;
+	q->watched = wait ? q->watched | WQ_WATCH_GROUPS : q->watched & ~WQ_WATCH_GROUPS;
 }

@@ -11,6 +11,7 @@ u32 wq_nr_ready(const struct wq *q);
 u32 wq_nr_places(const struct wq *q, u32 processing);
 u32 wq_nr_startable(const struct wq *q, u32 processing, s64 now);
 u32 wq_nr_blocked(const struct wq *q, s64 now);
+u32 wq_blocked_by_rest(const struct wq *q);
 u32 wq_blocked_by_group(const struct wq *q);
 u32 wq_blocked_by_ceiling(const struct wq *q);
 u32 wq_blocked_by_rate(const struct wq *q, s64 now);
@@ -21,6 +22,8 @@ void wq_uncount_start(struct wq *q);
 s64 wq_next_token(const struct wq *q, s64 now);
 int wq_new_tokens(const struct wq *q, u64 rate, u32 burst, s64 now, struct wq_tokens *tokens);
 void wq_watch_starts(struct wq *q);
+s64 wq_groups_due(const struct wq *q);
+u32 wq_hold_back(struct wq *q);
 void wq_set_gate(struct wq *q);
 
 #endif /* _WQ_START_H */

@@ -112,12 +112,12 @@ void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 		cs->wakes.ready++;
 		return;
 	}
-	first = cs->q->polled_reads && !policy->blocked(data);
+	first = cs->q->polled_reads && !wq_blocked_by_group(cs->q);
 	before = policy->len(data);
 	policy->push(data, e);
 	cs->wakes.ready += policy->len(data) - before;
 	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
-	if (first && policy->blocked(data))
+	if (first && wq_blocked_by_group(cs->q))
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
@@ -407,11 +407,17 @@ void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 		wq_priority_lose(e);
 	if (e->state & ENTRY_DIRTY)
 		q->merged++;
+	watch_ceiling(cs);
+	/* See wq_hold_back(). */
+	if (unlikely(q->watched & WQ_WATCH_GROUPS) && wq_group_waits(wq_groups_of(e))) {
+		wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY);
+		wq_groups_hold_back(q->policy_data, e);
+		return;
+	}
 	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);
 	list_add(&e->link, &q->requeued);
 	q->nr_requeued++;
 	cs->wakes.ready++;
-	watch_ceiling(cs);
 }
 
 /* Requeue an entry whose get did not reach the consumer, so that no run was lost. */

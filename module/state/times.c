@@ -15,6 +15,7 @@
 #include "state/idle.h"
 #include "state/park.h"
 #include "state/pause.h"
+#include "state/rest.h"
 #include "state/times.h"
 
 /* The entry that is due next, or NULL. */
@@ -360,12 +361,12 @@ static s64 handle_start(struct wq_cs *cs)
 }
 
 /*
- * Handle up to WQ_BATCH due times and lease ends, and the ends of pauses.  Returns when to do
- * it again, ns on the queue's clock; 0: at once; S64_MAX: there is no time to wait for.
+ * Handle up to WQ_BATCH due times, lease ends and times of groups, and the ends of pauses.  Returns
+ * when to do it again, ns on the queue's clock; 0: at once; S64_MAX: there is no time to wait for.
  */
 s64 wq_handle_times(struct wq_cs *cs)
 {
-	s64 due, lease, next = 0, resume = wq_handle_pauses(cs), start = handle_start(cs);
+	s64 due, lease, group, next = 0, resume = wq_handle_pauses(cs), start = handle_start(cs);
 	struct wq *q = cs->q;
 	int i;
 
@@ -373,11 +374,14 @@ s64 wq_handle_times(struct wq_cs *cs)
 	for (i = 0; i < WQ_BATCH; i++) {
 		due = q->shut && q->heap.count ? 0 : wq_heap_due(&q->heap);
 		lease = wq_leases_due(&q->leases);
-		next = min(due, lease);
+		group = wq_groups_due(q);
+		next = min3(due, lease, group);
 		if (next > wq_now(cs) || next == S64_MAX)
 			break;
 		next = 0;
-		if (due <= lease)
+		if (group == min3(due, lease, group))
+			wq_offer_group(cs);
+		else if (due <= lease)
 			handle_due(cs);
 		else
 			handle_expired(cs);

@@ -246,10 +246,15 @@ static bool read_is_dirty(const struct wq_consumer *c)
 	return c->read && c->read->state & ENTRY_DIRTY;
 }
 
+static bool read_rests(const struct wq *q, const struct wq_consumer *c)
+{
+	return q->grouped && wq_group_waits(wq_groups_of(c->read));
+}
+
 /*
  * Whether a key may be available to a read only because it first ends the run of the last key:
  * that one if it is dirty, or a blocked one.  Above a ceiling that was lowered, it makes no room,
- * and without a token the key does not start.
+ * without a token the key does not start, and a key whose group rests waits for the end of that.
  */
 static bool read_makes_ready(struct wq_cs *cs, const struct wq_consumer *c)
 {
@@ -257,7 +262,8 @@ static bool read_makes_ready(struct wq_cs *cs, const struct wq_consumer *c)
 	s64 now = wq_start_time(cs);
 
 	wq_assert_locked(cs);
-	return c->read && (read_is_dirty(c) || wq_nr_blocked(q, now)) &&
+	return c->read && ((read_is_dirty(c) && !read_rests(q, c)) ||
+			   wq_nr_blocked(q, now) > wq_blocked_by_rest(q)) &&
 	       wq_can_start(q, q->nr_processing - 1, now);
 }
 

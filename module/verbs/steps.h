@@ -10,6 +10,7 @@
 #include "state/idle.h"
 #include "state/park.h"
 #include "state/pause.h"
+#include "state/rest.h"
 #include "state/times.h"
 #include "verbs/batch.h"
 #include "verbs/sleep.h"
@@ -271,9 +272,11 @@ static __always_inline int __wq_entry_done(struct wq_cs *cs, struct wq_consumer 
 	int ret = wq_check_held(c, e, op->token);
 
 	wq_assert_locked(cs);
+	/* The only steps that can fail come first. */
+	if (!ret && unlikely(op->flags & OP_REST))
+		ret = q->grouped ? wq_check_rest(cs, wq_groups_of(e), op->delay) : -EOPNOTSUPP;
 	if (ret)
 		return ret;
-	/* The only step that can fail comes first. */
 	if (op->flags & OP_ADD && !wq_refuses_adds(q, e)) {
 		ret = wq_entry_add(cs, e, op, pre, gfp);
 		if (ret < 0)
@@ -282,6 +285,8 @@ static __always_inline int __wq_entry_done(struct wq_cs *cs, struct wq_consumer 
 	} else if (op->flags & OP_ADD) {
 		q->dropped++;
 	}
+	if (unlikely(op->flags & OP_REST))
+		wq_rest(cs, wq_groups_of(e), op->delay);
 	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_forgets_failures(e, op))) {
 		if (op->flags & OP_PARK && !(op->flags & OP_FORGET))
 			wq_give_up(cs, e);
@@ -365,11 +370,15 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 		return -EAGAIN;
 	if (unlikely(e->len > room))
 		return -EMSGSIZE;
-	list_del(&e->link);
-	if (unlikely(e->state & ENTRY_REQUEUED))
+	if (unlikely(e->state & ENTRY_REQUEUED)) {
+		/* More of them wait than one hold looks at, see wq_hold_back(). */
+		if (q->grouped && wq_group_waits(wq_groups_of(e)))
+			return wq_get_order(cs, c, room, true, ep);
 		q->nr_requeued--;
-	else
+	} else {
 		q->nr_fifo--;
+	}
+	list_del(&e->link);
 	if (q->nr_fifo)
 		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
 	wq_hold(cs, c, e);

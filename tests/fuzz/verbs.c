@@ -268,10 +268,10 @@ static struct wq_rec *rec_next(struct wq_rec *rec)
 	return (void *)((char *)rec + WQ_REC_SIZE(rec->len));
 }
 
-/* In a done only the outcome AFTER has a delay. */
+/* In a done only the outcomes AFTER and REST have a delay. */
 static __s64 delay_pick(const struct call *c, __u16 flags)
 {
-	return c->op == OP_ADD || flags & WQ_OUTCOME_AFTER ? PICK(delays, c->arg[A_DELAY]) : 0;
+	return c->op == OP_ADD || flags & (WQ_OUTCOME_AFTER | WQ_OUTCOME_REST) ? PICK(delays, c->arg[A_DELAY]) : 0;
 }
 
 static __u32 recs_make(struct task *t, struct wq_rec *rec, __u32 *count)
@@ -912,9 +912,9 @@ static __u32 op_of(const struct call *c)
 		[OP_KICK] = WQ_DO_KICK, [OP_DISABLE] = WQ_DO_DISABLE,
 	};
 
-	/* Every second forget is a restore, whose state the flags choose. */
+	/* Every second forget is a restore, whose state the flags choose, or a rest. */
 	if (c->op == OP_FORGET && c->arg[A_KEY] % 2)
-		return WQ_DO_RESTORE;
+		return c->arg[A_KEY] % 4 == 1 ? WQ_DO_RESTORE : WQ_DO_REST;
 	return ops[c->op] ^ PICK(flag_values, c->arg[A_FLAGS]);
 }
 
@@ -946,13 +946,16 @@ __s32 do_key(struct task *t, const struct call *c)
 		args.info.failures |= !!(args.info.state & WQ_KEY_FAILED);
 		args.info.reason_len = c->arg[A_KEY] % 80;
 	}
+	if (args.op == WQ_DO_REST && !c->arg[A_RESERVED])
+		args.info.due = PICK(delays, c->arg[A_FLAGS]);
 	key_fill((void *)t->image[KEYS], PICK(key_ids, c->arg[A_KEY]), args.key_len);
 	key = place(t, KEYS, c->arg[A_KEYS], args.key_len);
 	args.key = (uintptr_t)key.user;
 	ret = verb(t, WQ_IOC_KEY, &args, sizeof(args), true);
 	spot_check(t, &key, 0, "the key");
 	/* A disable of a key that the queue does not know reports no state. */
-	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE && args.op != WQ_DO_RESTORE)
+	if (plain(t) && ret == 0 && args.op != WQ_DO_DISABLE && args.op != WQ_DO_RESTORE &&
+	    args.op != WQ_DO_REST)
 		info_check(t, &args.info, args.op == WQ_DO_LAST);
 	return ret;
 }
@@ -1042,12 +1045,15 @@ __s32 do_stat(struct task *t, const struct call *c)
 	for (i = 0; i < WQ_PRIORITIES; i++)
 		at_levels += ready_by_priority[i] == WQ_PRIORITY_UNUSED ? 0 : ready_by_priority[i];
 	if (st.blocked > st.ready || st.ready_groups > st.ready || at_levels > st.ready ||
-	    st.blocked != (__u64)st.blocked_by_group + st.blocked_by_ceiling + st.blocked_by_rate)
-		fault(t, "ready %u, blocked %u (%u, %u, %u), groups %u, of all levels %llu", st.ready,
-		      st.blocked, st.blocked_by_group, st.blocked_by_ceiling, st.blocked_by_rate,
-		      st.ready_groups, (unsigned long long)at_levels);
-	if (st.next_start < -1 || st.reserved)
-		fault(t, "next_start %lld, reserved %u", (long long)st.next_start, st.reserved);
+	    st.blocked != (__u64)st.blocked_by_group + st.blocked_by_ceiling + st.blocked_by_rate +
+			  st.blocked_by_rest)
+		fault(t, "ready %u, blocked %u (%u, %u, %u, %u), groups %u, of all levels %llu",
+		      st.ready, st.blocked, st.blocked_by_group, st.blocked_by_ceiling,
+		      st.blocked_by_rate, st.blocked_by_rest, st.ready_groups,
+		      (unsigned long long)at_levels);
+	if (st.next_start < -1 || st.next_group < -1 || st.reserved)
+		fault(t, "next_start %lld, next_group %lld, reserved %u", (long long)st.next_start,
+		      (long long)st.next_group, st.reserved);
 	if (st.given_back_failed > st.given_back || st.slack < 0 || st.slack > WQ_MAX_SLACK)
 		fault(t, "given back %llu, failed %llu, slack %lld",
 		      (unsigned long long)st.given_back,

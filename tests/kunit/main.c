@@ -62,6 +62,7 @@ static const struct {
 	{ &wq_start_suite, wq_start_rows },
 	{ &wq_priority_suite, wq_priority_rows },
 	{ &wq_groups_suite, wq_groups_rows },
+	{ &wq_rest_suite, wq_rest_rows },
 	{ &wq_park_suite, wq_park_rows },
 	{ &wq_flush_suite, wq_flush_rows },
 	{ &wq_array_suite },

@@ -11,6 +11,8 @@ void wm_init(struct wm *m, const struct wm_params *p, s64 now)
 	m->now = now;
 	m->full_at = now;
 	m->starts_full_at = now;
+	m->order = 1ULL << 32;
+	m->front = m->order;
 	m->turn = WQ_MIN_PRIORITY;
 	m->last = WQ_MIN_PRIORITY;
 }
@@ -176,17 +178,17 @@ static u32 free_slots(const struct wm *m, u32 group)
 /* Whether a get can take a key of the group. */
 static bool has_turn(const struct wm *m, u32 group)
 {
-	return first_of(m, group) < m->nready && free_slots(m, group);
+	return !m->rest[group].set && first_of(m, group) < m->nready && free_slots(m, group);
 }
 
-/* Ready keys of the group that are more than its limit leaves room for. */
+/* Ready keys of the group that are blocked: all, or those beyond its limit. */
 static u32 nr_blocked(const struct wm *m, u32 group)
 {
 	u32 ready = 0, i;
 
 	for (i = m->nback; i < m->nready; i++)
 		ready += m->ready[i] % m->p.groups == group;
-	return ready - min(ready, free_slots(m, group));
+	return ready - (m->rest[group].set ? 0 : min(ready, free_slots(m, group)));
 }
 
 /* The group goes behind all others that have a turn, or out, if it has none now. */
@@ -330,6 +332,82 @@ static void give_back(struct wm *m, u32 k, u32 at)
 	lose_run(m, &m->key[k]);
 	insert(m, at, k);
 	m->nback++;
+}
+
+/* --- rests of groups --- */
+
+/* Keys that were given back, and whose group rests, are its first ones, and count as any other. */
+static void hold_back(struct wm *m)
+{
+	u32 i, k;
+
+	for (i = m->nback; m->p.groups && i-- > 0;) {
+		k = m->ready[i];
+		if (!m->rest[k % m->p.groups].set)
+			continue;
+		take_out(m, i);
+		insert(m, first_of(m, k % m->p.groups), k);
+		m->key[k].queued = --m->front;
+		m->key[k].slot = false;
+		update_turn(m, k);
+	}
+}
+
+/* The group whose rest ends next, or WM_KEYS. */
+static u32 first_rest(const struct wm *m)
+{
+	u32 first = WM_KEYS, g;
+
+	for (g = 0; g < m->p.groups; g++)
+		if (m->rest[g].set &&
+		    (first == WM_KEYS || is_before(&m->rest[g], &m->rest[first])))
+			first = g;
+	return first;
+}
+
+s64 wm_next_rest(const struct wm *m)
+{
+	u32 g = first_rest(m);
+
+	return g < WM_KEYS ? m->rest[g].at : S64_MAX;
+}
+
+static u32 nr_resting(const struct wm *m)
+{
+	u32 n = 0, g;
+
+	for (g = 0; g < m->p.groups; g++)
+		n += m->rest[g].set;
+	return n;
+}
+
+static int check_rest(const struct wm *m, u32 k, s64 ns)
+{
+	if (!m->p.groups)
+		return -EOPNOTSUPP;
+	return ns > 0 && !m->rest[k % m->p.groups].set && nr_resting(m) >= m->p.max_keys ?
+	       -ENOSPC : 0;
+}
+
+static void set_rest(struct wm *m, u32 k, s64 ns)
+{
+	struct wm_time *rest = &m->rest[k % m->p.groups];
+
+	if (ns > 0)
+		set_time(m, rest, ns);
+	else
+		rest->set = false;
+	update_turn(m, k);
+	hold_back(m);
+}
+
+int wm_rest(struct wm *m, u32 k, s64 ns)
+{
+	int ret = check_rest(m, k, ns);
+
+	if (!ret)
+		set_rest(m, k, ns);
+	return ret;
 }
 
 /* --- failures --- */
@@ -695,22 +773,25 @@ static int check_held(const struct wm *m, u32 c, u32 k, u64 token)
 static bool bad_outcome(u32 outcome, s64 delay)
 {
 	return (outcome & ~(WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER |
-			    WQ_OUTCOME_GIVE_UP)) ||
+			    WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_REST)) ||
+		((outcome & WQ_OUTCOME_REST) && (outcome & ~(WQ_OUTCOME_REST | WQ_OUTCOME_FORGET))) ||
 		((outcome & WQ_OUTCOME_RETRY) && outcome != WQ_OUTCOME_RETRY) ||
 		((outcome & WQ_OUTCOME_GIVE_UP) &&
 		 (outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER))) ||
-		(delay && !(outcome & WQ_OUTCOME_AFTER));
+		(delay && !(outcome & (WQ_OUTCOME_AFTER | WQ_OUTCOME_REST)));
 }
 
 int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 {
-	bool again = outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER);
+	bool again = outcome & (WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER | WQ_OUTCOME_REST);
 	struct wm_key *key = &m->key[k];
 	int ret = bad_outcome(outcome, delay) ? -EINVAL : check_held(m, c, k, token);
 	bool parks = key->parked, refused = m->shut || key->disabled;
 	bool gives_up = outcome & WQ_OUTCOME_GIVE_UP && !(outcome & WQ_OUTCOME_FORGET);
 	bool kicked = key->kicked, added = key->dirty;
 
+	if (!ret && outcome & WQ_OUTCOME_REST)
+		ret = check_rest(m, k, delay);
 	if (ret)
 		return ret;
 	m->st.dones++;
@@ -744,6 +825,8 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 		if (key->time[WM_DUE].set)
 			ret = WQ_RESULT_DELAYED;
 	}
+	if (outcome & WQ_OUTCOME_REST)
+		set_rest(m, k, delay);
 	if (added && key->dirty)
 		enqueue(m, k);
 	update_turn(m, k);
@@ -906,6 +989,7 @@ void wm_give_back(struct wm *m, u32 k)
 {
 	set_last(m, &m->key[k], WQ_LAST_NONE);
 	give_back(m, k, 0);
+	hold_back(m);
 	m->starts_full_at -= m->p.start_token;
 }
 
@@ -930,6 +1014,7 @@ void wm_end(struct wm *m, u32 c)
 		lose(m, k, 0, WQ_LAST_GIVEN_BACK);
 	for (at = 0; (k = first_held(m, c, false)) < WM_KEYS; at++)
 		lose(m, k, at, WQ_LAST_GIVEN_BACK);
+	hold_back(m);
 }
 
 static bool is_paused(const struct wm *m, u32 i)
@@ -988,10 +1073,10 @@ void wm_drain(struct wm *m)
 	end_drain(m, 0);
 }
 
-/* Delays and leases end in the order of their times; at equal times delays end first. */
+/* Rests, delays and leases end in the order of their times, and at equal times in this order. */
 void wm_tick(struct wm *m)
 {
-	s64 due, lease;
+	s64 due, lease, rest;
 	u32 i, k;
 
 	m->sweep = false;
@@ -1001,15 +1086,19 @@ void wm_tick(struct wm *m)
 	for (;;) {
 		due = wm_next(m, WM_DUE);
 		lease = wm_next(m, WM_LEASE);
-		if (min(due, lease) > m->now)
+		rest = wm_next_rest(m);
+		if (min(min(due, lease), rest) > m->now)
 			break;
-		if (due <= lease) {
+		if (rest <= min(due, lease)) {
+			wm_rest(m, first_rest(m), 0);
+		} else if (due <= lease) {
 			k = wm_first(m, WM_DUE);
 			m->key[k].time[WM_DUE].set = false;
 			mark(m, k, m->key[k].later);
 		} else {
 			m->st.expired++;
 			lose(m, wm_first(m, WM_LEASE), m->nback, WQ_LAST_EXPIRED);
+			hold_back(m);
 		}
 	}
 }
@@ -1065,13 +1154,19 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->oldest = max(st->oldest, m->now - first->since);
 	for (i = 0; i < m->p.groups; i++) {
 		st->ready_groups += first_of(m, i) < m->nready;
-		st->blocked_by_group += nr_blocked(m, i);
+		if (m->rest[i].set)
+			st->blocked_by_rest += nr_blocked(m, i);
+		else
+			st->blocked_by_group += nr_blocked(m, i);
 	}
-	i = m->nready - st->blocked_by_group;
+	st->resting_groups = nr_resting(m);
+	st->next_group = wm_next_rest(m) == S64_MAX ? -1 : max(wm_next_rest(m) - m->now, (s64)0);
+	i = m->nready - st->blocked_by_group - st->blocked_by_rest;
 	st->blocked_by_ceiling = i - min(i, free_places(m));
 	i -= st->blocked_by_ceiling;
 	st->blocked_by_rate = i - min(i, free_starts(m));
-	st->blocked = st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate;
+	st->blocked = st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate +
+		      st->blocked_by_rest;
 	st->next_start = m->p.start_token ? wm_next_start(m) - m->now : -1;
 	if (!m->p.timed) {
 		st->oldest = -1;

@@ -125,6 +125,8 @@ struct wm {
 	bool level_used[WQ_PRIORITIES];
 	u32 nturns;
 	u8 turns[WM_KEYS];	/* groups that a get can take a key of, the next one first */
+	struct wm_time rest[WM_KEYS];	/* groups: the end of the rest */
+	u64 front;		/* wm_key.queued of the last key that was put ahead of its group */
 	s64 full_at;		/* when the bucket is full again */
 	s64 starts_full_at;	/* when the bucket of starts is */
 	u64 order;		/* the last wm_time.order */
@@ -153,6 +155,7 @@ int wm_watched(const struct wm *m, u32 k);	/* its result, or -EAGAIN */
 void wm_give_back(struct wm *m, u32 k);		/* the key could not be copied to the process */
 void wm_end(struct wm *m, u32 c);
 int wm_pause(struct wm *m, u32 what, s64 ns);
+int wm_rest(struct wm *m, u32 k, s64 ns);	/* the group of the key */
 void wm_shutdown(struct wm *m);
 void wm_drain(struct wm *m);
 void wm_tick(struct wm *m);			/* after a change of m->now */
@@ -174,5 +177,6 @@ s64 wm_next(const struct wm *m, u32 which);	/* that time, or S64_MAX */
 s64 wm_next_start(const struct wm *m);		/* when a key can start by the rate, or S64_MAX */
 void wm_set_rate(struct wm *m, s64 token, u32 burst);
 s64 wm_resume(const struct wm *m);		/* when a pause ends, or S64_MAX */
+s64 wm_next_rest(const struct wm *m);		/* when a rest ends, or S64_MAX */
 
 #endif /* _WQ_MODEL_H */

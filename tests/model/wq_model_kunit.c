@@ -559,6 +559,11 @@ static int real_drain(struct rig *rig)
 	return -ETIMEDOUT;
 }
 
+static int rest_group(struct rig *rig, u32 k, s64 ns)
+{
+	return wq_rest_group(rig->q, key_bytes[k], key_len[k], ns);
+}
+
 static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct taken *t)
 {
 	switch (s->verb) {
@@ -597,6 +602,8 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 		return real_drain(rig);
 	case WS_PAUSE:
 		return wq_pause(rig->q, s->flags, s->ns);
+	case WS_REST:
+		return rest_group(rig, s->key, s->ns);
 	case WS_TICK:
 	case WS_PASS:
 		wq_clock_tick(rig->q);
@@ -833,18 +840,22 @@ static bool rig_done_all(struct rig *rig)
 
 /*
  * Gets all ready keys, which must come in the same order.  If groups or the queue have a limit, it
- * ends the runs of all keys before that, and of each key before the next get.  With a start rate, a
- * token comes before each get.
+ * ends the runs of all keys before that, and of each key before the next get.  It ends the rests of
+ * groups.  With a start rate, a token comes before each get.
  */
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
 	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
 	struct ws_step pass = { .verb = WS_PASS, .ns = rig->run.m.p.start_token };
+	struct ws_step no_rest = { .verb = WS_REST };
 	u32 n;
 
 	if (!rig_done_all(rig))
 		return false;
+	for (; no_rest.key < rig->run.m.p.groups; no_rest.key++)
+		if (!rig_step(rig, &no_rest))
+			return false;
 
 	if (!rig_step(rig, &resume))
 		return false;
@@ -1099,6 +1110,8 @@ static void make_alphabet(void)
 	LETTER(PASS, .ns = UNIT);
 	LETTER(MOVE, .ns = UNIT / 2);
 	LETTER(SHUTDOWN);
+	LETTER(REST, .ns = UNIT);
+	LETTER(REST);
 	LETTER(PAUSE, .flags = WQ_PAUSE_GETS, .ns = -1);
 	LETTER(PAUSE, .flags = WQ_PAUSE_ADDS, .ns = -1);
 	LETTER(PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS, .ns = UNIT);
@@ -1142,6 +1155,7 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 		/* time means nothing to a queue in which nothing waits for it */
 		if (ws_next_time(m) == m->now && wm_next(m, WM_DUE) == S64_MAX &&
 		    wm_next(m, WM_LEASE) == S64_MAX && wm_resume(m) == S64_MAX &&
+		    wm_next_rest(m) == S64_MAX &&
 		    m->full_at <= m->now && m->starts_full_at <= m->now && !m->sweep)
 			return false;
 		break;

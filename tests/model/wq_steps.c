@@ -87,7 +87,8 @@ static int do_done_get(struct ws_run *r, const struct ws_step *s)
 
 s64 ws_next_time(const struct wm *m)
 {
-	s64 next = min(min(wm_next(m, WM_DUE), wm_next(m, WM_LEASE)), wm_resume(m));
+	s64 next = min(min(wm_next(m, WM_DUE), wm_next(m, WM_LEASE)),
+		       min(wm_resume(m), wm_next_rest(m)));
 	s64 start = wm_next_start(m);
 
 	if (m->nready && start > m->now)
@@ -158,6 +159,8 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 		return 0;
 	case WS_PAUSE:
 		return wm_pause(m, s->flags, s->ns);
+	case WS_REST:
+		return wm_rest(m, s->key, s->ns);
 	case WS_TICK:
 		m->now = ws_next_time(m);
 		wm_tick(m);
@@ -216,6 +219,7 @@ void ws_gen_init(struct ws_gen *g)
 	g->weight[WS_SHUTDOWN] = ws_rnd(&g->seed, 4) ? 0 : 1;
 	g->weight[WS_DRAIN] = 0;
 	g->weight[WS_PAUSE] = ws_rnd(&g->seed, 3) ? 0 : 4;
+	g->weight[WS_REST] /= 4;
 	g->weight[WS_END] /= 4;
 	g->weight[WS_KICK_MANY] /= 8;
 	/* a disable becomes an enable at times */
@@ -301,12 +305,12 @@ static void random_outcome(struct ws_gen *g, struct ws_step *s)
 	static const u32 outcome[] = {
 		0, 0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER,
 		WQ_OUTCOME_AFTER | WQ_OUTCOME_FORGET, WQ_OUTCOME_GIVE_UP,
-		WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET,
+		WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET, WQ_OUTCOME_REST,
 	};
 
 	s->flags = ws_rnd(&g->seed, 50) ? outcome[ws_rnd(&g->seed, ARRAY_SIZE(outcome))] :
-					  ws_rnd(&g->seed, 16);
-	if (s->flags & WQ_OUTCOME_AFTER)
+					  ws_rnd(&g->seed, 32);
+	if (s->flags & (WQ_OUTCOME_AFTER | WQ_OUTCOME_REST))
 		s->ns = random_delay(g);
 }
 
@@ -415,6 +419,10 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 		if (!ws_rnd(&g->seed, 3))
 			s->ns = random_delay(g);
 		break;
+	case WS_REST:
+		/* Little happens in groups that rest. */
+		s->ns = ws_rnd(&g->seed, 2) ? 0 : random_delay(g);
+		break;
 	case WS_CEILING:
 		s->flags = ws_rnd(&g->seed, 4) ? 1 + ws_rnd(&g->seed, 4) : 0;
 		break;
@@ -451,7 +459,8 @@ static const struct name add_flags[] = {
 
 static const struct name outcomes[] = {
 	{ WQ_OUTCOME_FORGET, "forget" }, { WQ_OUTCOME_RETRY, "retry" },
-	{ WQ_OUTCOME_AFTER, "after" }, { WQ_OUTCOME_GIVE_UP, "give up" }, {}
+	{ WQ_OUTCOME_AFTER, "after" }, { WQ_OUTCOME_GIVE_UP, "give up" },
+	{ WQ_OUTCOME_REST, "rest" }, {}
 };
 
 static const struct name get_flags[] = {
@@ -461,7 +470,7 @@ static const struct name get_flags[] = {
 static const char * const verbs[] = {
 	"add", "get", "done", "done and get", "touch", "forget", "cancel",
 	"kick", "kick many", "disable", "enable", "flush", "watch or end the watch of", "end",
-	"shut down", "drain", "pause", "tick at the next time", "tick", "no tick",
+	"shut down", "drain", "pause", "let the group rest of", "tick at the next time", "tick", "no tick",
 	"add, soon due,", "touch all and let all leases end", "set the ceiling",
 	"set the start rate to tokens of",
 };
@@ -499,6 +508,7 @@ static const struct {
 	[WS_WATCH] = { HAS_KEY },
 	[WS_END] = { HAS_WHO },
 	[WS_PAUSE] = { HAS_NS, pauses },
+	[WS_REST] = { HAS_KEY | HAS_NS, no_names },
 	[WS_PASS] = { HAS_NS },
 	[WS_MOVE] = { HAS_NS },
 	[WS_SOON] = { HAS_KEY | HAS_NS, add_flags },

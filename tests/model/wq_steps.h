@@ -28,6 +28,7 @@ enum ws_verb {
 	WS_SHUTDOWN,
 	WS_DRAIN,	/* in a thread of its own, unless a drain is under way */
 	WS_PAUSE,	/* flags: WQ_PAUSE_*, ns */
+	WS_REST,	/* the group of a key, by ns */
 	WS_TICK,	/* the clock goes to the next time at which there is something to do */
 	WS_PASS,	/* the clock goes on by ns, with a tick */
 	WS_MOVE,	/* the clock goes on by ns, without a tick */

@@ -16,7 +16,8 @@ static const struct {
 	__u32 more;		/* flags that contradict these */
 } verbs[] = {
 	{ WQ_IOC_ADD, 0, 0 }, { KEY_VERB(WQ_DO_QUERY), ANY_OP, 0 },
-	{ WQ_IOC_LIST, WQ_LIST_SINCE | WQ_LIST_IDLE, 0 }, { WQ_IOC_STAT, 0, 0 }, { REPORT, 0, 0 },
+	{ WQ_IOC_LIST, WQ_LIST_SINCE | WQ_LIST_IDLE, WQ_LIST_GROUPS }, { WQ_IOC_STAT, 0, 0 },
+	{ REPORT, 0, 0 },
 	{ WQ_IOC_ATTRS, 0, 0 }, { WQ_IOC_PAUSE, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, 0 },
 	{ KEY_VERB(WQ_DO_KICK), ANY_OP, 0 },
 	{ WQ_IOC_WAIT, WQ_WAIT_OWN, WQ_WAIT_RUN | WQ_WAIT_DRAIN | WQ_WAIT_ADD },
@@ -509,7 +510,7 @@ TEST_F(used, nonzero_reserved_field_of_a_record_fails_with_EINVAL)
 		{ WQ_IOC_ADD, { .failures = 1 } },
 		{ WQ_IOC_ADD, { .token = 1 } },
 		{ WQ_IOC_ADD, { .given_back = 1 } },
-		{ WQ_IOC_DONE, { .flags = 16 } },
+		{ WQ_IOC_DONE, { .flags = 32 } },
 		{ WQ_IOC_DONE, { .delay = 1 } },
 		{ WQ_IOC_DONE, { .delay = INT64_MIN } },
 		{ WQ_IOC_TOUCH, { .flags = 1 } },

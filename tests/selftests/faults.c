@@ -1021,6 +1021,18 @@ static int call_restore(struct world *w)
 	return verb(w->q, WQ_IOC_KEY, &op);
 }
 
+/* The group is new, and a repeated call finds it. */
+static int call_rest(struct world *w)
+{
+	static char key[WQ_MAX_KEY] = "group";
+	struct wq_key_op op = {
+		.size = sizeof(op), .op = WQ_DO_REST, .key = addr_of(key),
+		.key_len = sizeof(key), .info.due = HOUR,
+	};
+
+	return verb(w->q, WQ_IOC_KEY, &op);
+}
+
 static int call_restore_parked(struct world *w)
 {
 	struct wq_key_op op = {
@@ -1410,6 +1422,7 @@ CALL(cancel_of_the_last_key_of_a_group) {
 CALL(wait_add_with_groups) { .setup = no_keys, .call = call_wait_add, GROUPS };
 CALL(disable_with_groups) { .setup = no_keys, .call = call_disable, GROUPS };
 CALL(restore_with_groups) { .setup = no_keys, .call = call_restore, .again = -EEXIST, GROUPS };
+CALL(rest) { .setup = no_keys, .call = call_rest, GROUPS };
 CALL(close_with_groups) { .setup = held_by_the_other, .call = call_close, GROUPS };
 CALL(close_of_the_second_consumer_with_groups) {
 	.setup = held_again_by_the_other, .call = call_close, .tail = true, GROUPS,

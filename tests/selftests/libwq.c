@@ -1346,6 +1346,37 @@ TEST_F(libwq, done_failed_parks_with_error_and_reason_and_kick_makes_ready)
 	close(q);
 }
 
+TEST(rest_group_holds_back_a_group_that_list_groups_lists)
+{
+	const struct wq_attrs attrs = { .order = WQ_ORDER_DELIMITER, .order_arg = '/' };
+	int q = wq_open_attr(NULL, O_RDWR, 0, &attrs);
+	struct wq_items b = WQ_ITEMS_INIT;
+	uint64_t cursor = 0;
+	struct wq_item item;
+	struct wq_view v;
+
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, wq_add(q, "a/1", 3));
+	ASSERT_EQ(1, wq_add(q, "b/1", 3));
+	ASSERT_EQ(0, wq_rest_group(q, "a/", 2, 3600 * SEC));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(0, memcmp(item.key, "b/1", 3));
+	ASSERT_EQ(-EAGAIN, ret_of(wq_get(q, &item, WQ_NOWAIT)));
+	ASSERT_EQ(1, wq_list_groups(q, &b, 0, &cursor));
+	ASSERT_EQ(0, cursor);
+	ASSERT_TRUE(wq_items_next(&b, &v));
+	ASSERT_EQ(2, v.len);
+	ASSERT_EQ(0, memcmp(v.key, "a/", 2));
+	ASSERT_LT(3500 * SEC, v.info.lease);
+	ASSERT_EQ(0, wq_rest_group(q, "a/1", 3, 0));
+	ASSERT_EQ(0, wq_get(q, &item, WQ_NOWAIT));
+	ASSERT_EQ(WQ_RESULT_DELAYED, wq_done_with(q, &item, SEC, WQ_OUTCOME_REST));
+	ASSERT_EQ(-EINVAL, ret_of(wq_rest_group(q, "", 0, SEC)));
+	ASSERT_EQ(-E2BIG, ret_of(wq_rest_group(q, "a", WQ_MAX_KEY + 1, SEC)));
+	wq_items_free(&b);
+	close(q);
+}
+
 TEST_F(libwq, restore_refuses_a_length_of_more_than_32_bits_and_unknown_fields)
 {
 	struct {

@@ -354,6 +354,7 @@ static bool touch_all(struct rig *rig)
 static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one *one,
 		   __u64 *token)
 {
+	char key[WQ_MAX_KEY];
 	struct wq_key_op ks;
 
 	switch (s->verb) {
@@ -394,6 +395,12 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 
 		return verb(rig->fd[1], WQ_IOC_PAUSE, &p);
 	}
+	case WS_REST:
+		ks = (struct wq_key_op){
+			.size = sizeof(ks), .op = WQ_DO_REST, .key = addr_of(key),
+			.key_len = key_of(s->key, key), .info.due = s->ns,
+		};
+		return verb(rig->fd[1], WQ_IOC_KEY, &ks);
 	case WS_CEILING: {
 		struct wq_attrs a = {
 			.size = sizeof(a), .set = WQ_ATTR_MAX_PROCESSING, .max_processing = s->flags,
@@ -621,10 +628,14 @@ static bool rig_empty(struct rig *rig)
 	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
 	struct ws_step get = { .verb = WS_GET, .who = 1 };
 	struct ws_step no_rate = { .verb = WS_RATE, .flags = 1 };
+	struct ws_step no_rest = { .verb = WS_REST };
 	unsigned int n;
 
 	if (!rig_done_all(rig) || !rig_step(rig, &resume) || !rig_step(rig, &no_rate))
 		return false;
+	for (; no_rest.key < rig->run.m.p.groups; no_rest.key++)
+		if (!rig_step(rig, &no_rest))
+			return false;
 	for (n = rig->run.m.nready + 1; n; n--)
 		if (!rig_step(rig, &get) || !rig_done_all(rig))
 			return false;

@@ -560,8 +560,9 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    st->expired <= st->given_back && st->given_back_failed <= st->given_back &&
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
 	    st->blocked <= st->ready && st->ready_groups <= st->ready &&
-	    st->blocked == st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate &&
-	    st->next_start >= -1 &&
+	    st->blocked == st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate +
+			   st->blocked_by_rest &&
+	    st->next_start >= -1 && st->next_group >= -1 &&
 	    st->parked <= st->max_parked + objects &&
 	    st->parked_dropped + st->parked <= st->parked_total &&
 	    st->keys <= st->max_keys && st->retained <= st->failed && st->failed <= entries &&

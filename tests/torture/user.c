@@ -235,6 +235,10 @@ static void finish(int q, struct wq_item *it)
 		may("retry", wq_done_with(q, it, 0, WQ_OUTCOME_RETRY));
 		break;
 	case 1:
+		/* refused in a queue without groups */
+		if (!below(4) && (wq_done_with(q, it, some_time(2 * MS), WQ_OUTCOME_REST) >= 0 ||
+				  errno != EOPNOTSUPP))
+			break;
 		may("again", wq_done_with(q, it, some_time(2 * MS), WQ_OUTCOME_AFTER));
 		break;
 	case 2:

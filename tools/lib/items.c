@@ -394,3 +394,8 @@ int wq_list_idle(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
 {
 	return list(q, b, max, cursor, WQ_LIST_IDLE);
 }
+
+int wq_list_groups(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
+{
+	return list(q, b, max, cursor, WQ_LIST_GROUPS);
+}

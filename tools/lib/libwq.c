@@ -789,6 +789,16 @@ int wq_restore_sized(int q, const void *key, size_t len, const struct wq_key_inf
 	return ioctl(q, WQ_IOC_KEY, &arg) < 0 ? -1 : 0;
 }
 
+int wq_rest_group(int q, const void *key, size_t len, int64_t ns)
+{
+	struct wq_key_op arg = {
+		.size = sizeof(arg), .op = WQ_DO_REST, .key = addr(key), .key_len = len,
+		.info.due = ns,
+	};
+
+	return check_key_len(len) || ioctl(q, WQ_IOC_KEY, &arg) < 0 ? -1 : 0;
+}
+
 int wq_kick(int q, const void *key, size_t len)
 {
 	return key_state(q, WQ_DO_KICK, key, len) < 0 ? -1 : 0;

@@ -314,17 +314,19 @@ int wq_done_key(int q, const void *key, size_t len);
 
 /**
  * wq_done_with() - end the run of a key with an outcome
- * @delay: ns, for WQ_OUTCOME_AFTER; else 0
+ * @delay: ns, for WQ_OUTCOME_AFTER and WQ_OUTCOME_REST; else 0
  * @outcome: WQ_OUTCOME_FORGET: success, reset the key's failures; WQ_OUTCOME_RETRY:
  *	failure, run the key again as by wq_add_rate_limited(); WQ_OUTCOME_AFTER: run
  *	the key again after @delay, can be combined with WQ_OUTCOME_FORGET;
- *	WQ_OUTCOME_GIVE_UP: failure, park the key, see wq_done_failed(), or with
- *	WQ_OUTCOME_FORGET: failure, do not keep the key; 0: as wq_done()
+ *	WQ_OUTCOME_REST: as WQ_OUTCOME_AFTER, and let the key's group rest for @delay, see
+ *	wq_rest_group(); WQ_OUTCOME_GIVE_UP: failure, park the key, see wq_done_failed(), or
+ *	with WQ_OUTCOME_FORGET: failure, do not keep the key; 0: as wq_done()
  *
  * Return: WQ_RESULT_READY if the key is ready again, WQ_RESULT_DELAYED if it is
  * delayed, both, WQ_RESULT_PARKED if it is parked, or 0 for none of these.  A queue
  * that is shut down drops the retry and returns 0.  If the call fails, the consumer
- * still holds the key; after ENOMEM it can try again.
+ * still holds the key; after ENOMEM it can try again.  WQ_OUTCOME_REST fails as
+ * wq_rest_group() does.
  */
 int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int outcome);
 
@@ -346,6 +348,20 @@ int wq_done_with(int q, const struct wq_item *item, int64_t delay, unsigned int 
  */
 int wq_done_failed(int q, const struct wq_item *item, unsigned int outcome, int error,
 		   const char *reason);
+
+/**
+ * wq_rest_group() - let a group of keys rest: no key of it is handed out before a time
+ * @key: a key of the group, which the queue need not know
+ * @ns: for how long; 0 or less: its rest ends now.  This time replaces a former one
+ *
+ * For a consumer that has learned that the group can't be processed before that time, for instance
+ * by HTTP status 429 with Retry-After.  Keys of other groups go on.  The rest also lasts while the
+ * queue has no key of the group, and when the process ends.
+ *
+ * Return: 0.  It fails with EOPNOTSUPP if the queue has no groups, see wq_attrs.order, and with
+ * ENOSPC if as many groups rest as the queue can hold keys.
+ */
+int wq_rest_group(int q, const void *key, size_t len, int64_t ns);
 
 /**
  * wq_kick() - make a parked key ready, with its failures reset
@@ -781,6 +797,16 @@ int wq_list_since(int q, struct wq_items *b, unsigned int max, uint64_t *cursor)
 
 /** wq_list_idle() - as wq_list(), also idle keys whose last run is known, as wq_query_last() */
 int wq_list_idle(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
+
+/**
+ * wq_list_groups() - as wq_list(), of the groups that wait for a time
+ *
+ * The key is the name of a group.  @info.due is ns until its keys are handed out again, @info.lease
+ * is ns until its rest ends, see wq_rest_group(), or -1, and the other fields are 0.
+ *
+ * Return: number of groups.  It fails with EOPNOTSUPP if the queue has no groups.
+ */
+int wq_list_groups(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
 
 /**
  * struct wq_producer - a producer that repeats adds

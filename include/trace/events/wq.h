@@ -221,6 +221,11 @@ TRACE_EVENT(wq_wait_end,
 	TP_printk("queue=%s key=%s result=%d", __entry->queue, __entry->key, __entry->result)
 );
 
+/* A group of keys, by its name, rests from now on; ns: for how long, 0: it no longer rests. */
+DEFINE_EVENT(wq_key_time, wq_rest,
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
+	TP_ARGS(q, e, ns, delayed));
+
 /* Gets, adds or both are paused; what: WQ_PAUSE_*, ns: for how long, -1: until a resume. */
 TRACE_EVENT(wq_pause,
 	TP_PROTO(const struct wq *q, u32 what, s64 ns),

@@ -211,22 +211,29 @@
  *  AFTER | FORGET    reset      delayed by wq_rec.delay
  *  GIVE_UP           + 1        parked
  *  GIVE_UP | FORGET  reset      idle; for a consumer that has put the failed key elsewhere
+ *  REST              stay       delayed by wq_rec.delay, for which its group rests, too
+ *  REST | FORGET     reset      delayed by wq_rec.delay, for which its group rests, too
  *
  * If the key was added during the run, it is also ready.  Such a key is not parked: its failures
  * are reset instead.
  *
  * Failures that stay are reset when the key is idle, unless the queue's limiter uses them.  If two
- * or more runs before this one were given back, the outcomes 0 and AFTER reset the failures, too,
- * because the consumer does not know of them.
+ * or more runs before this one were given back, the outcomes 0, AFTER and REST reset the failures,
+ * too, because the consumer does not know of them.
+ *
+ * REST is for a consumer that has learned that no key of the group can be processed before a time,
+ * for instance by HTTP status 429 with Retry-After.  WQ_DO_REST has the rules of the rest.  A delay
+ * of 0 or less ends a rest, and the key is ready at once.
  */
 #define WQ_OUTCOME_FORGET		(1U << 0)	/* reset the key's failures */
 #define WQ_OUTCOME_RETRY		(1U << 1)	/* failed: add as by WQ_ADD_RATE_LIMITED */
 #define WQ_OUTCOME_AFTER		(1U << 2)	/* add again after wq_rec.delay */
 #define WQ_OUTCOME_GIVE_UP	(1U << 3)	/* failed, and must not be retried: park */
+#define WQ_OUTCOME_REST		(1U << 4)	/* as AFTER, and the key's group rests */
 
 /* Results of done for a key that is done: 0 or these bits */
 #define WQ_RESULT_READY		(1U << 0)	/* the key is ready again */
-#define WQ_RESULT_DELAYED	(1U << 1)	/* RETRY or AFTER: the key is delayed */
+#define WQ_RESULT_DELAYED	(1U << 1)	/* RETRY, AFTER or REST: the key is delayed */
 #define WQ_RESULT_PARKED	(1U << 2)	/* RETRY or GIVE_UP: the key is parked */
 
 /**
@@ -245,8 +252,8 @@
  *	alone.  A queue that was created with a lease requires the token, but for the key of the
  *	file's last read.  Add: must be 0.
  * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time beyond the
- *	end of the clock never comes.  Done: as for add if @flags has WQ_OUTCOME_AFTER, else must be
- *	0.  Get: out, 0.  Touch: must be 0.
+ *	end of the clock never comes.  Done: as for add if @flags has WQ_OUTCOME_AFTER or
+ *	WQ_OUTCOME_REST, else must be 0.  Get: out, 0.  Touch: must be 0.
  * @key: the key, and padding up to a multiple of 8 bytes.  The kernel writes the padding as zeros
  *	and does not read it.
  */
@@ -501,7 +508,7 @@ struct wq_limiter_spec {
  * given back counts against @group_limit until its next run ends.  The delimiter is part of the
  * group's name, so the key "a" is not in the group of "a/1".  After a shut down, gets wait for
  * blocked keys, and a drain does so, too.  A consumer that holds the only keys of all groups must
- * end a run before it waits.
+ * end a run before it waits.  A group can rest until a time, see WQ_DO_REST.
  *
  * The ceiling @max_processing belongs to all orders.  While as many keys are processing, all ready
  * keys are blocked, also those that were given back.  The place of a key is free when its run ends,
@@ -719,15 +726,15 @@ struct wq_reason_rec {
  *	its error and its text are kept with the key.  Without memory the text is not kept.  With
  *	@reasons, the keys are handled one by one
  *
- * If the queue is shut down or the key is disabled, RETRY and AFTER do not add the key again.  The
- * key is done, its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP parks the key,
- * unless it is disabled.
+ * If the queue is shut down or the key is disabled, RETRY, AFTER and REST do not add the key again.
+ * The key is done, its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP parks the
+ * key, unless it is disabled.  REST lets the group rest.
  *
  * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After EINVAL and
  * ENOMEM the file still holds the key, if it did before:
  *  EINVAL     - the key's length is 0
  *             - its flags are not an outcome
- *             - its delay is not 0, and WQ_OUTCOME_AFTER is not set
+ *             - its delay is not 0, and neither WQ_OUTCOME_AFTER nor WQ_OUTCOME_REST is set
  *             - the record has no token, the queue was created with a lease, and the key is not
  *               that of the file's last read
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
@@ -736,7 +743,8 @@ struct wq_reason_rec {
  *             example because the key was done or its lease expired
  *  ENOENT     the record has no token, and the key is not processing
  *  EPERM      the record has no token, and another consumer holds the key
- *  ENOMEM     RETRY or AFTER: there is not enough memory for the delay
+ *  ENOMEM     RETRY, AFTER or REST: there is not enough memory for the delay
+ *  EOPNOTSUPP, ENOSPC  REST: as of WQ_DO_REST
  *
  * Errors of WQ_IOC_DONE for the call, before or while it ends runs.  keys.count keys were handled,
  * 0 of them unless the error is EFAULT.  No next key was taken:
@@ -850,6 +858,7 @@ struct wq_key_info {
 #define WQ_DO_ENABLE	5	/* accept adds of the key again */
 #define WQ_DO_RESTORE	6	/* enter a key that the queue does not know, in a state */
 #define WQ_DO_LAST	7	/* report the last run of the key, also if it is idle */
+#define WQ_DO_REST	8	/* let the group of the key rest */
 
 /**
  * struct wq_key_op - WQ_IOC_KEY: report the state of a key, and change the key
@@ -860,10 +869,11 @@ struct wq_key_info {
  * @count: KICK: with @key_len 0: in, how many keys, at least 1; 0xffffffff for all that are parked
  *	at the time of the call.  Else in, must be 0.  Out, how many keys were made ready.  The
  *	other operations: must be 0
- * @info: RESTORE: in, a state that list reported.  Else in, must be 0; out, the state of the key.
- *	DISABLE, and each operation if the file was opened O_WRONLY, sets only @info.state, and the
- *	other fields are 0.  @info.state is 0 if DISABLE finds that the queue does not know the key,
- *	and after a KICK with @key_len 0
+ * @info: RESTORE: in, a state that list reported.  REST: in, @info.due, and the other fields must
+ *	be 0; out, 0.  Else in, must be 0; out, the state of the key.  DISABLE, and each operation
+ *	if the file was opened O_WRONLY, sets only @info.state, and the other fields are 0.
+ *	@info.state is 0 if DISABLE finds that the queue does not know the key, and after a KICK
+ *	with @key_len 0
  *
  * Each operation takes effect at once, and does not wait:
  *
@@ -895,6 +905,14 @@ struct wq_key_info {
  *  WQ_DO_LAST     needs read access.  It reports as QUERY, and also a key that is idle, with
  *                 @info.state 0.  A queue keeps the last run of up to 1,024 idle keys of up to
  *                 64 bytes, and forgets it earlier if the machine or the queue's user lacks memory
+ *  WQ_DO_REST     needs read access: it is for a consumer.  No key of the group is handed out for
+ *                 @info.due ns, also if it was given back.  The ready keys of the group are
+ *                 blocked.  Adds, delays and runs in progress go on.  A later call replaces the
+ *                 time, and one with 0 or less ends the rest.  A time beyond the end of the clock
+ *                 never comes.  The queue need not know the key: a rest lasts while the group has
+ *                 no key, too, and counts in the queue's memory.  It outlasts the process.  After
+ *                 a shut down, gets and a drain wait for it.  A queue without groups has no group
+ *                 that can rest: to pause all of its gets is for the owner, see WQ_IOC_PAUSE
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
@@ -903,16 +921,21 @@ struct wq_key_info {
  *             - @count is not 0, and @op is not KICK or @key_len is not 0
  *             - @key_len is 0, and @op is not KICK, @count is 0 or @key is not 0
  *  EACCES     the file's access mode does not permit @op
+ *  EOPNOTSUPP REST: the queue has no groups
  *  EPERM      DISABLE, ENABLE, RESTORE: the caller is not the queue's owner and does not have
  *             CAP_FOWNER, or the queue belongs to a kernel module
  *  EEXIST     RESTORE: the queue knows the key
  *  ERANGE     RESTORE: a field of @info is out of its range, or @age is above 2^62 ns
  *  E2BIG      @key_len is above WQ_MAX_KEY
- *  ENOENT     the queue does not know the key; not for DISABLE and RESTORE.  KICK: the key is not
- *             parked.  FORGET: a limiter's own count is reset.  LAST: nor does it know its last run
- *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked
- *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD.  RESTORE: CAP_SYS_RESOURCE overrides user_bytes
- *  ENOMEM     there is not enough memory for a copy of the key or, to DISABLE or RESTORE, for it
+ *  ENOENT     the queue does not know the key; not for DISABLE, RESTORE and REST.  KICK: the key is
+ *             not parked.  FORGET: a limiter's own count is reset.  LAST: nor does it know its last
+ *             run
+ *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked.  REST: the queue
+ *             has ended
+ *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD.  RESTORE: CAP_SYS_RESOURCE overrides user_bytes.
+ *             REST: as many groups as max_keys rest, or the user's memory is user_bytes
+ *  ENOMEM     there is not enough memory for a copy of the key or, to DISABLE, RESTORE or REST, for
+ *             it or its group
  *  EFAULT     the key can't be read; or the struct can't be written, and @op took effect
  */
 struct wq_key_op {
@@ -947,6 +970,7 @@ struct wq_list_rec {
 /* wq_list.flags */
 #define WQ_LIST_SINCE	(1U << 0)	/* what the order of keys depends on */
 #define WQ_LIST_IDLE	(1U << 1)	/* also idle keys whose last run is known */
+#define WQ_LIST_GROUPS	(1U << 2)	/* groups in place of keys; without the others */
 
 /* wq_list.info_size */
 #define WQ_MIN_INFO	120U
@@ -958,7 +982,10 @@ struct wq_list_rec {
  * @flags: WQ_LIST_*.  SINCE: wq_key_info.state also has WQ_KEY_REQUEUED, and age is the time at
  *	which the age was 0, ns of CLOCK_MONOTONIC in the caller's time namespace: ready keys of a
  *	priority that are sorted by it are in the order in which they became dirty, but those that
- *	one hold of the lock added are equal.  IDLE: as WQ_DO_LAST
+ *	one hold of the lock added are equal.  IDLE: as WQ_DO_LAST.  GROUPS: list the groups that
+ *	wait for a time.  The key of a record is the name of the group, due is ns until keys of the
+ *	group are handed out again, lease is ns until its rest ends, or -1, and the other fields
+ *	are 0
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end
@@ -970,10 +997,11 @@ struct wq_list_rec {
  * or removed in between is listed at most once.
  *
  * Errors of WQ_IOC_LIST.  The struct is as before, except that EINTR advances @cursor:
- *  EINVAL     - @flags has an unknown bit, or @reserved is not 0
+ *  EINVAL     - @flags has an unknown bit, or GROUPS beside another one, or @reserved is not 0
  *             - keys.addr is no multiple of 8
  *             - @info_size is no multiple of 8, or is below WQ_MIN_INFO and not 0, or above
  *               WQ_MAX_INFO
+ *  EOPNOTSUPP GROUPS: the queue has no groups
  *  E2BIG      keys.size is above WQ_MAX_ARRAY
  *  EMSGSIZE   the next record does not fit into the buffer
  *  EINTR      a signal came before the first record was found
@@ -1045,7 +1073,7 @@ struct wq_hist {
  *	failed, if adds join a retry there
  * @next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
  * @retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, also if they park the key;
- *	dones with RETRY or AFTER and runs in @given_back_failed, if the key was added again
+ *	dones with RETRY, AFTER or REST and runs in @given_back_failed, if the key was added again
  * @dropped: delayed keys that a shut down dropped, and retries after it or of disabled keys
  * @failed: number of keys with failures that were not forgotten
  * @retained: how many of the @failed keys are in no other state.  Such a key counts in @keys until
@@ -1081,7 +1109,7 @@ struct wq_hist {
  * @disabled: number of disabled keys
  * @waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
  * @blocked: ready keys that gets can have only later: the sum of @blocked_by_group,
- *	@blocked_by_ceiling and @blocked_by_rate
+ *	@blocked_by_ceiling, @blocked_by_rate and @blocked_by_rest
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
  *	back and is ahead of all others counts neither here nor in @ready_by_priority
  * @ready_by_priority: in: address of __u32[WQ_PRIORITIES], or 0.  Element i receives the number of
@@ -1093,8 +1121,12 @@ struct wq_hist {
  *	kernel module's own order can block keys, too
  * @blocked_by_ceiling: other ready keys, beyond wq_attrs.max_processing
  * @blocked_by_rate: other ready keys, which wait for a token of wq_attrs.start_rate
- * @reserved: 0
+ * @blocked_by_rest: ready keys of groups that rest, see WQ_DO_REST
  * @next_start: ns until there is a token; 0: there is one; -1: the queue has no start rate
+ * @resting_groups: number of groups that rest, with or without keys
+ * @reserved: 0
+ * @next_group: ns until the first group that waits for a time is offered again, 0: now; -1: no
+ *	group waits for a time, or that time never comes
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1161,8 +1193,11 @@ struct wq_stat {
 	__u32 blocked_by_group;
 	__u32 blocked_by_ceiling;
 	__u32 blocked_by_rate;
-	__u32 reserved;
+	__u32 blocked_by_rest;
 	__s64 next_start;
+	__u32 resting_groups;
+	__u32 reserved;
+	__s64 next_group;
 };
 
 #define WQ_PRIORITY_UNUSED	0xffffffffu	/* in wq_stat.ready_by_priority */

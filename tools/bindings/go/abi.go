@@ -45,6 +45,7 @@ const (
 	cDoKick             = 3
 	cDoLast             = 7
 	cDoQuery            = 0
+	cDoRest             = 8
 	cDoRestore          = 6
 	cEndCanceled        = 3
 	cEndDone            = 0
@@ -94,6 +95,7 @@ const (
 	cLimiterMaxOf       = 4
 	cLimiterMaxWait     = 5
 	cLimiterOther       = 6
+	cListGroups         = 4
 	cListIdle           = 2
 	cListSince          = 1
 	cMapCounters        = 1008
@@ -131,6 +133,7 @@ const (
 	cOutcomeAfter       = 4
 	cOutcomeForget      = 1
 	cOutcomeGiveUp      = 8
+	cOutcomeRest        = 16
 	cOutcomeRetry       = 2
 	cPauseAdds          = 2
 	cPauseGets          = 1
@@ -631,12 +634,15 @@ type cStat struct {
 	blockedByGroup   uint32
 	blockedByCeiling uint32
 	blockedByRate    uint32
-	reserved         uint32
+	blockedByRest    uint32
 	nextStart        int64
+	restingGroups    uint32
+	reserved         uint32
+	nextGroup        int64
 }
 
 var (
-	_ = same[unsafe.Sizeof(cStat{})-576]
+	_ = same[unsafe.Sizeof(cStat{})-592]
 	_ = same[unsafe.Offsetof(cStat{}.size)-0]
 	_ = same[unsafe.Sizeof(cStat{}.size)-4]
 	_ = same[unsafe.Offsetof(cStat{}.flags)-4]
@@ -747,10 +753,16 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.blockedByCeiling)-4]
 	_ = same[unsafe.Offsetof(cStat{}.blockedByRate)-560]
 	_ = same[unsafe.Sizeof(cStat{}.blockedByRate)-4]
-	_ = same[unsafe.Offsetof(cStat{}.reserved)-564]
-	_ = same[unsafe.Sizeof(cStat{}.reserved)-4]
+	_ = same[unsafe.Offsetof(cStat{}.blockedByRest)-564]
+	_ = same[unsafe.Sizeof(cStat{}.blockedByRest)-4]
 	_ = same[unsafe.Offsetof(cStat{}.nextStart)-568]
 	_ = same[unsafe.Sizeof(cStat{}.nextStart)-8]
+	_ = same[unsafe.Offsetof(cStat{}.restingGroups)-576]
+	_ = same[unsafe.Sizeof(cStat{}.restingGroups)-4]
+	_ = same[unsafe.Offsetof(cStat{}.reserved)-580]
+	_ = same[unsafe.Sizeof(cStat{}.reserved)-4]
+	_ = same[unsafe.Offsetof(cStat{}.nextGroup)-584]
+	_ = same[unsafe.Sizeof(cStat{}.nextGroup)-8]
 )
 
 type cControl struct {

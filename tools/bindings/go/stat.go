@@ -30,6 +30,9 @@ type Stat struct {
 	BlockedByGroup   int
 	BlockedByCeiling int
 	BlockedByRate    int
+	BlockedByRest    int
+	RestingGroups    int
+	NextGroup        time.Duration
 	NextStart        time.Duration
 	ReadyGroups      int
 	Oldest           time.Duration
@@ -93,6 +96,9 @@ func (s *cStat) public() Stat {
 		BlockedByGroup:   int(s.blockedByGroup),
 		BlockedByCeiling: int(s.blockedByCeiling),
 		BlockedByRate:    int(s.blockedByRate),
+		BlockedByRest:    int(s.blockedByRest),
+		RestingGroups:    int(s.restingGroups),
+		NextGroup:        time.Duration(s.nextGroup),
 		NextStart:        time.Duration(s.nextStart),
 		ReadyGroups:      int(s.readyGroups),
 		Oldest:           time.Duration(s.oldest),

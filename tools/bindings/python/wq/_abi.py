@@ -30,6 +30,7 @@ WQ_OUTCOME_FORGET = 1
 WQ_OUTCOME_RETRY = 2
 WQ_OUTCOME_AFTER = 4
 WQ_OUTCOME_GIVE_UP = 8
+WQ_OUTCOME_REST = 16
 WQ_INFO_OWNER = 1
 WQ_OPEN_CREATE = 1
 WQ_OPEN_EXCL = 2
@@ -67,8 +68,10 @@ WQ_DO_DISABLE = 4
 WQ_DO_ENABLE = 5
 WQ_DO_RESTORE = 6
 WQ_DO_LAST = 7
+WQ_DO_REST = 8
 WQ_LIST_SINCE = 1
 WQ_LIST_IDLE = 2
+WQ_LIST_GROUPS = 4
 WQ_MIN_INFO = 120
 WQ_MAX_INFO = 1024
 WQ_HIST_COUNTS = 11
@@ -151,7 +154,7 @@ class Result(IntFlag):
     """How a key continues after its run ended; 0: it is idle."""
 
     READY = 1  # the key is ready again
-    DELAYED = 2  # RETRY or AFTER: the key is delayed
+    DELAYED = 2  # RETRY, AFTER or REST: the key is delayed
     PARKED = 4  # RETRY or GIVE_UP: the key is parked
 
 
@@ -365,8 +368,11 @@ class wq_stat(Structure):
         ("blocked_by_group", c_uint32),
         ("blocked_by_ceiling", c_uint32),
         ("blocked_by_rate", c_uint32),
-        ("reserved", c_uint32),
+        ("blocked_by_rest", c_uint32),
         ("next_start", c_int64),
+        ("resting_groups", c_uint32),
+        ("reserved", c_uint32),
+        ("next_group", c_int64),
     ]
     size: int
     flags: int
@@ -423,8 +429,11 @@ class wq_stat(Structure):
     blocked_by_group: int
     blocked_by_ceiling: int
     blocked_by_rate: int
-    reserved: int
+    blocked_by_rest: int
     next_start: int
+    resting_groups: int
+    reserved: int
+    next_group: int
 
 
 class wq_key_info(Structure):
@@ -801,7 +810,7 @@ class Stat:
         failed, if adds join a retry there
     next_due: ns until the first delayed key needs a run, 0: now; -1 if no key is delayed
     retries: adds with a delay, WQ_ADD_AFTER or WQ_ADD_RATE_LIMITED, also if they park the key;
-        dones with RETRY or AFTER and runs in given_back_failed, if the key was added again
+        dones with RETRY, AFTER or REST and runs in given_back_failed, if the key was added again
     dropped: delayed keys that a shut down dropped, and retries after it or of disabled keys
     failed: number of keys with failures that were not forgotten
     retained: how many of the failed keys are in no other state. Such a key counts in keys until its
@@ -837,7 +846,7 @@ class Stat:
     disabled: number of disabled keys
     waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
     blocked: ready keys that gets can have only later: the sum of blocked_by_group,
-        blocked_by_ceiling and blocked_by_rate
+        blocked_by_ceiling, blocked_by_rate and blocked_by_rest
     ready_groups: in a queue with groups: number of groups with ready keys. A key that was given
         back and is ahead of all others counts neither here nor in ready_by_priority
     sources: number of sources that are attached, see <linux/wq_source.h>
@@ -846,7 +855,11 @@ class Stat:
         kernel module's own order can block keys, too
     blocked_by_ceiling: other ready keys, beyond wq_attrs.max_processing
     blocked_by_rate: other ready keys, which wait for a token of wq_attrs.start_rate
+    blocked_by_rest: ready keys of groups that rest, see WQ_DO_REST
     next_start: ns until there is a token; 0: there is one; -1: the queue has no start rate
+    resting_groups: number of groups that rest, with or without keys
+    next_group: ns until the first group that waits for a time is offered again, 0: now; -1: no
+        group waits for a time, or that time never comes
     """
 
     name: str
@@ -901,7 +914,10 @@ class Stat:
     blocked_by_group: int
     blocked_by_ceiling: int
     blocked_by_rate: int
+    blocked_by_rest: int
     next_start: int
+    resting_groups: int
+    next_group: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1098,7 +1114,7 @@ MODELS = ((8, 8), (4, 4), (4, 8))
 SIZES = (
     (wq_item, (1088, 1080, 1080)),
     (wq_hist, (96, 96, 96)),
-    (wq_stat, (576, 576, 576)),
+    (wq_stat, (592, 592, 592)),
     (wq_key_info, (144, 144, 144)),
     (wq_view, (176, 164, 168)),
     (wq_items, (80, 68, 72)),
@@ -1137,6 +1153,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_done_key": (c_int, [c_int, c_void_p, c_size_t]),
     "wq_done_with": (c_int, [c_int, POINTER(wq_item), c_int64, c_uint]),
     "wq_done_failed": (c_int, [c_int, POINTER(wq_item), c_uint, c_int, c_char_p]),
+    "wq_rest_group": (c_int, [c_int, c_void_p, c_size_t, c_int64]),
     "wq_kick": (c_int, [c_int, c_void_p, c_size_t]),
     "wq_kick_many": (c_int, [c_int, c_uint32]),
     "wq_done_get": (c_int, [c_int, POINTER(wq_item), c_int64, c_uint, c_int64]),
@@ -1178,6 +1195,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wq_list": (c_int, [c_int, POINTER(wq_items), c_uint, POINTER(c_uint64)]),
     "wq_list_since": (c_int, [c_int, POINTER(wq_items), c_uint, POINTER(c_uint64)]),
     "wq_list_idle": (c_int, [c_int, POINTER(wq_items), c_uint, POINTER(c_uint64)]),
+    "wq_list_groups": (c_int, [c_int, POINTER(wq_items), c_uint, POINTER(c_uint64)]),
     "wq_producer_init": (c_int, [POINTER(wq_producer), c_int, c_uint]),
     "wq_producer_free": (None, [POINTER(wq_producer)]),
     "wq_producer_waits": (c_bool, [POINTER(wq_producer), c_void_p, c_size_t]),

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Groups that rest: no key of the group is handed out before a time.
+ *
+ * A consumer asks for that when it has learned that the group can't be processed, for example by
+ * HTTP status 429 with Retry-After: by the outcome WQ_OUTCOME_REST, or by an operation of its own.
+ * A later call replaces the time, and one whose time is not in the future ends the rest.
+ *
+ * While a group rests
+ *
+ *  - it is in the heap of its order, see order/groups.c, and its ready keys are blocked,
+ *  - its keys that were given back are ahead of the others of the group, and not of all others,
+ *    see wq_hold_back(),
+ *  - it exists, also without keys.  So at most max_keys groups of a queue rest.  Their memory
+ *    belongs to that of the queue, and so it is charged to the queue's user.
+ *
+ * A rest ends by a call or in wq_handle_times(), which offers the group again and wakes a getter
+ * for each key that this makes available, and nowhere else.  So no end of a rest is without its
+ * wake-ups.  Each of them is handled as the end of a delay is: WQ_BATCH in a hold.  If groups wait,
+ * WQ_WATCH_GROUPS is set, and the end of each hold sets the time of the first one, see
+ * wq_unlock_special().
+ *
+ * The queue's lock protects all of it.
+ */
+#include <linux/overflow.h>
+
+#include "state/rest.h"
+#include "state/trace.h"
+
+/* Let a group rest until a time.  Wake waiters for what that makes available. */
+static void set_until(struct wq_cs *cs, struct wq_group *g, s64 until)
+{
+	struct wq *q = cs->q;
+	u32 before = wq_nr_available(cs), blocked = wq_blocked_by_group(q);
+
+	wq_assert_locked(cs);
+	wq_groups_rest(q->policy_data, g, until, wq_now(cs));
+	wq_set_gate(q);
+	cs->wakes.ready += max(wq_nr_available(cs), before) - before;
+	/*
+	 * A read may release blocked keys by the end of its file's last run, or find that run's key
+	 * in the group that no longer rests, see wq_poll_mask().
+	 */
+	if (q->polled_reads && (until <= wq_now(cs) || (!blocked && wq_blocked_by_group(q))))
+		cs->wakes.others |= WQ_WAKE_READERS;
+}
+
+/**
+ * wq_check_rest() - whether wq_rest() can let a group rest
+ * @cs: the critical section, of a queue with groups
+ * @g: the group; NULL: it does not exist yet
+ * @delay: for how long, ns; 0 or less: its rest is to end
+ *
+ * Return: 0; -ENOSPC: as many groups rest as may.
+ */
+int wq_check_rest(struct wq_cs *cs, const struct wq_group *g, s64 delay)
+{
+	struct wq *q = cs->q;
+
+	wq_assert_locked(cs);
+	if (delay <= 0 || (g && wq_group_waits(g)))
+		return 0;
+	return wq_groups_times(q->policy_data)->nr_resting < q->max_keys ? 0 : -ENOSPC;
+}
+
+/* Let a group rest, for which the caller has called wq_check_rest(). */
+void wq_rest(struct wq_cs *cs, struct wq_group *g, s64 delay)
+{
+	s64 until;
+
+	wq_assert_locked(cs);
+	trace_wq_rest(cs->q, wq_group_entry(g), max_t(s64, delay, 0), false);
+	if (check_add_overflow(wq_now(cs), max_t(s64, delay, 0), &until))
+		until = S64_MAX;
+	set_until(cs, g, until);
+}
+
+/* The time of the first group has come. */
+void wq_offer_group(struct wq_cs *cs)
+{
+	struct wq_groups *gs = cs->q->policy_data;
+	struct wq_entry *e = wq_heap_first(&wq_groups_times(gs)->waiting);
+
+	wq_assert_locked(cs);
+	trace_wq_rest(cs->q, e, 0, false);
+	set_until(cs, wq_group_of_name(e), 0);
+}

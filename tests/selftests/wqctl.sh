@@ -924,6 +924,81 @@ test_why_names_the_start_rate_and_set_changes_it() {
 	because 0 ready b
 }
 
+test_rest_holds_back_a_group_and_why_and_groups_show_it() {
+	queue --order groups:/
+	consumer 7
+	wq add $q a/1 a/2 b/1
+	status 0 wq rest $q a/ 1h
+	is blocked "3 2 2 1" "$(stats ready blocked blocked_by_rest resting_groups)"
+	because 0 rest a/2
+	holds '.[0].text | test("^its group \u0027a/\u0027 rests for another (1h00m|59m[0-9]+s), as a consumer asked for; to end that: wqctl rest .* a/ 0$")'
+	because 0 ready b/1
+	status 0 wq groups --json $q
+	holds 'map([.group, .ready, .blocked, .rest_ns != null]) == [["a/", 2, 2, true], ["b/", 1, 0, false]]'
+	status 0 wq groups $q
+	matches groups " +2 +2 +0 +0 +(1h00m|59m[0-9]+s)  a/" "$(<"$out")"
+	status 0 wq get --fd 7
+	is key b/1 "$(<"$out")"
+	status 0 wq done --fd 7 --rest 2h b/1
+	is query delayed "$(state $q b/1)"
+	status 0 wq why --json $q
+	holds 'map(.code) == ["rest", "delayed"]'
+	holds '.[0].text | startswith("2 ready keys wait for the end of the rest of their groups; see wqctl groups ")'
+	status 0 wq rest $q a/1 0
+	status 0 wq get $q
+	is key a/1 "$(<"$out")"
+	reports 2 "is not a time" wq rest $q a/ soon
+	reports 2 "--rest can't be combined with" wq done --fd 7 --rest 1s --retry b/1
+}
+
+test_rest_of_a_queue_without_groups_fails() {
+	queue
+	reports 1 "has no groups, which a queue gets when it is created" wq rest $q a 1s
+}
+
+test_rests_are_saved_and_restored() {
+	queue --order groups:/
+	wq add $q a/1 b/1
+	wq rest $q a/ 1h
+	wq rest $q $'n\n' 2h
+	status 0 wq save -o "$dir/s" $q
+	is rests 'key resting due="a/" key resting due="n\012"' \
+		"$(sed -nE '/^key resting/s/=[0-9.]+s /=/p' "$dir/s" | words)"
+	wq unlink $q 2>/dev/null
+	status 0 wq restore "$dir/s"
+	is blocked "2 1 2" "$(stats ready blocked_by_rest resting_groups)"
+	status 0 wq groups --json $q
+	holds 'map(.rest_ns) | length == 3 and (map(select(. != null and . > 3500e9)) | length == 2)'
+}
+
+test_run_rest_status_lets_the_group_of_a_key_rest() {
+	queue --order groups:/ --limiter exponential:1h:1h
+	wq add $q a/1 a/2 b/1
+	status 0 wq run -q --once --rest-status 75 --rest-for 300ms $q -- sh -c '
+		echo "$1" >>"$0"; [ "$1" != a/1 ] || [ -e "$0.once" ] || { : >"$0.once"; exit 75; }' "$dir/ran"
+	is ran "a/1 b/1 a/2 a/1" "$(words <"$dir/ran")"
+	is failures 0 "$(stats failures)"
+	# the time as the last line of standard error, and no time
+	wq add $q a/1 b/1
+	status 1 wq run --once --max-retries 0 --rest-status 75 $q -- sh -c '
+		[ "$1" = b/1 ] || [ -e "$0.twice" ] || { : >"$0.twice"; echo 50ms >&2; exit 75; }
+		[ "$1" != b/1 ] || { echo soon >&2; exit 75; }' "$dir/ran"
+	prints "its last line of standard error is no time such as 30s: its keys failed"
+	is "parked, failures" "1 0" "$(stats parked failures)"
+	reports 2 "--rest-for needs --rest-status" wq run --rest-for 1s $q -- true
+}
+
+test_run_outcome_fd_rest_lets_the_group_of_a_key_rest() {
+	queue --order groups:/
+	wq add $q a/1 a/2
+	"$WQCTL" run -q --outcome-fd 3 $q -- sh -c 'echo "rest 1h $1" >&3' sh &
+	eventually is_resting
+	kill $!
+	wait $!
+	is "ready, delayed" "1 1" "$(stats ready delayed)"
+}
+is_resting() { [ "$(stats blocked_by_rest)" = 1 ]; }
+
 test_a_start_rate_is_a_number_in_a_second_minute_or_hour() {
 	local rate
 	for rate in x 1/d -1 1/ 1e3 0.0000000001 9223372037 '' 0; do

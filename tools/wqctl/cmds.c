@@ -670,6 +670,37 @@ int cmd_kick(const struct args *a)
 	return n ? DONE : NOTHING;
 }
 
+/* Rest */
+
+int cmd_rest(const struct args *a)
+{
+	const char *key = a->words[0];
+	int64_t ns = 0;
+	int q;
+
+	if (!parse_time(a->words[1], &ns)) {
+		message("'%s' is not a time; for instance 30s, 5m, 2h, or 0 to end the rest",
+			a->words[1]);
+		return USAGE;
+	}
+	q = queue_open(a, O_RDONLY);
+	if (!wq_rest_group(q, key, strlen(key), ns))
+		return DONE;
+	if (errno == EINVAL || errno == E2BIG)
+		return bad_key(key);
+	if (errno == EOPNOTSUPP) {
+		message("the queue '%s' has no groups, which a queue gets when it is created, by wqctl create --order; to pause all of its gets: wqctl pause --gets %s",
+			queue_text(a), queue_text(a));
+		return FAILED;
+	}
+	if (errno == ENOSPC) {
+		message("can't let the group of '%s' rest: the queue '%s' has as many resting groups as --max-keys allows, or the memory of its owner is used up",
+			key_text(key, strlen(key)), queue_text(a));
+		return FAILED;
+	}
+	return complain(a, "can't let a group of the queue '%s' rest", queue_text(a));
+}
+
 /* Pause */
 
 static int pause_or_resume(const struct args *a, int64_t ns, const char *what)

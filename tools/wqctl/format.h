@@ -12,13 +12,14 @@
  *	shutdown | draining
  *	paused gets|adds TIME|forever		what is left of the pause
  *	key STATE [NAME=VALUE]... "KEY"		a key, see below
+ *	key resting due=TIME "GROUP"		a group that rests, by its name
  *	end LINES CHECKSUM			of all lines before this one
  *
  * STATE is of the words of wqctl show, without failed, and of requeued (ready ahead of all others)
  * and idle (a key that only has failures).  The values of a key are failures, given-back, priority,
  * due (the time until its delay ends), at (of a periodic key: when it ends, since 1970), age, error
  * and reason.  Keys are in the order in which they
- * are restored: those in processing, the requeued ones, the other ready ones,
+ * are restored, behind the groups that rest: those in processing, the requeued ones, the other ready ones,
  * each from the oldest on, the delayed ones by the end of their delay, the parked ones from the
  * oldest on, and others by name.
  *
@@ -38,6 +39,9 @@
 
 /* The largest age of a key: no difference of two times overflows.  A larger one is read as this. */
 #define SNAPSHOT_AGE	(INT64_MAX / 2)
+
+/* In wq_key_info.state: this is no key, but a group that rests until due. */
+#define SNAPSHOT_RESTS	(1U << 31)
 
 /* The line of the boot of the kernel. */
 #define BOOT_LINE	"boot "

@@ -593,10 +593,33 @@ bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_v
 	return true;
 }
 
+bool groups_add_rests(int q, struct groups *gs, const struct wq_attrs *cfg)
+{
+	struct wq_items b = WQ_ITEMS_INIT;
+	uint64_t cursor = 0;
+	struct wq_view v;
+	bool ok = true;
+
+	do {
+		ok = wq_list_groups(q, &b, PAGE, &cursor) >= 0;
+		while (ok && wq_items_next(&b, &v)) {
+			struct key_group *g = v.info.lease >= 0 ? group_of(gs, cfg, &v) : NULL;
+
+			if (g)
+				g->rest = v.info.lease ? v.info.lease : 1;
+			ok = g || v.info.lease < 0;
+		}
+	} while (ok && cursor);
+	wq_items_free(&b);
+	return ok;
+}
+
 uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg)
 {
 	uint64_t keys = g->ready + g->processing;
 
+	if (g->rest)
+		return g->ready;
 	/*
 	 * A ready key that was given back is not blocked, and still counts for the limit.  So the
 	 * difference is right for it, too.
@@ -643,6 +666,10 @@ static bool groups_count(const struct args *a, int q, const struct wq_attrs *cfg
 		}
 	} while (ok && cursor);
 	wq_items_free(&b);
+	if (ok && !groups_add_rests(q, gs, cfg)) {
+		complain(a, "can't list the groups of the queue '%s'", queue_text(a));
+		ok = false;
+	}
 	groups_sort(gs);
 	return ok;
 }
@@ -653,9 +680,9 @@ static bool print_group(const struct args *a, const struct wq_attrs *cfg,
 	json_t *json;
 
 	if (!a->json) {
-		printf("%10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64 "  %s\n", g->ready,
+		printf("%10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %8s  %s\n", g->ready,
 		       group_blocked(g, cfg), g->processing, g->delayed,
-		       key_text(g->name, g->len));
+		       g->rest ? time_text(g->rest) : "-", key_text(g->name, g->len));
 		return !ferror(stdout);
 	}
 	json = json_object();
@@ -665,6 +692,7 @@ static bool print_group(const struct args *a, const struct wq_attrs *cfg,
 	set_number(json, "blocked", group_blocked(g, cfg));
 	set_number(json, "processing", g->processing);
 	set_number(json, "delayed", g->delayed);
+	set_number_if(json, "rest_ns", g->rest, g->rest);
 	return print_element(json, first) == DONE;
 }
 
@@ -685,8 +713,8 @@ int cmd_groups(const struct args *a)
 	}
 	ok = groups_count(a, q, &cfg, &gs);
 	if (ok && !a->json)
-		printf("%10s %10s %10s %10s  %s\n", "READY", "BLOCKED", "PROCESSING", "DELAYED",
-		       "GROUP");
+		printf("%10s %10s %10s %10s %8s  %s\n", "READY", "BLOCKED", "PROCESSING", "DELAYED",
+		       "RESTS", "GROUP");
 	for (i = 0; i < gs.count && ok; i++)
 		ok = print_group(a, &cfg, gs.list[i], !i);
 	if (ok && a->json)

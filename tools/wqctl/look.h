@@ -23,6 +23,7 @@ const char *mode_text(uint32_t mode);
  * @ready: ready keys
  * @processing: keys in processing
  * @delayed: delayed keys
+ * @rest: ns until the group's rest ends, or 0
  * @len: length of @name
  * @name: the bytes that the group's keys begin with
  */
@@ -30,6 +31,7 @@ struct key_group {
 	uint64_t ready;
 	uint64_t processing;
 	uint64_t delayed;
+	int64_t rest;
 	size_t len;
 	unsigned char name[WQ_MAX_KEY];
 };
@@ -56,7 +58,10 @@ size_t group_len(const struct wq_attrs *cfg, const unsigned char *key, size_t le
 /* Count a key of a queue that has groups; false: not enough memory. */
 bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_view *v);
 
-/* Ready keys of a group beyond its limit, see wq_stat.blocked. */
+/* Read which groups rest; false: it failed, with errno. */
+bool groups_add_rests(int q, struct groups *gs, const struct wq_attrs *cfg);
+
+/* Ready keys of a group that rests, or beyond its limit, see wq_stat.blocked. */
 uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg);
 
 /* The groups with the most ready keys first. */

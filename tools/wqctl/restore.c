@@ -130,6 +130,10 @@ static int renew_hold(struct target *t)
 /* Enter a key.  A queue that was shut down takes no key, but may have this one. */
 static int restore_key(const struct target *t, const struct parsed *k)
 {
+	/* A merge can be into a queue without groups. */
+	if (k->info.state & SNAPSHOT_RESTS)
+		return !wq_rest_group(t->q, k->key, k->len, k->info.due) ||
+		       (!t->own && errno == EOPNOTSUPP) ? 0 : -1;
 	if (!wq_restore(t->q, k->key, k->len, &k->info))
 		return 0;
 	/* An earlier restore has entered it. */

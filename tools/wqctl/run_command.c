@@ -262,7 +262,7 @@ static void terminate_command(pid_t pid)
 
 /*
  * Lines of --outcome-fd, in the words of wqctl done and of wq-etcd's streams: "done KEY", "retry KEY",
- * "give-up KEY" or "after TIME KEY".  The last line about a key counts.
+ * "give-up KEY", "after TIME KEY" or "rest TIME KEY".  The last line about a key counts.
  */
 
 /*
@@ -293,7 +293,7 @@ static bool read_outcome(char *line, unsigned int *next)
 		int outcome;
 	} words[] = {
 		{ "done", 0 }, { "retry", SAID_RETRY }, { "give-up", SAID_GIVE_UP },
-		{ "after", SAID_AFTER },
+		{ "after", SAID_AFTER }, { "rest", SAID_REST },
 	};
 	const char *word = strsep(&line, " "), *time;
 	int64_t delay = 0;
@@ -303,7 +303,7 @@ static bool read_outcome(char *line, unsigned int *next)
 		i++;
 	if (i == sizeof(words) / sizeof(*words))
 		return false;
-	if (words[i].outcome == SAID_AFTER) {
+	if (words[i].outcome == SAID_AFTER || words[i].outcome == SAID_REST) {
 		time = strsep(&line, " ");
 		if (!time || !parse_time(time, &delay))
 			return false;
@@ -330,7 +330,7 @@ static void read_outcomes(char *text, size_t len)
 		snprintf(shown, sizeof(shown), "%s", line);
 		/* A line with a NUL in it is about no key. */
 		if ((memchr(line, '\0', end - line) || !read_outcome(line, &next)) && !reported) {
-			message("the command wrote '%s' to descriptor %u, and not done, retry, give-up or after TIME, and one of its keys",
+			message("the command wrote '%s' to descriptor %u, and not done, retry, give-up, after TIME or rest TIME, and one of its keys",
 				shown, args->outcome_fd);
 			reported = true;
 		}
@@ -516,6 +516,8 @@ const char *status_text(int status)
 		return "reported as given up";
 	if (status == SAID_AFTER)
 		return "reported for later";
+	if (status == SAID_REST)
+		return "its group rests";
 	if (status < 0)
 		snprintf(text, sizeof(text), "can't run it: %s", strerror(-status));
 	else if (WIFSIGNALED(status))

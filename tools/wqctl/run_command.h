@@ -16,7 +16,7 @@ enum {
 	RESTART,		/* --restart ended the command */
 	OUTCOMES_LOST,		/* a part of what it wrote to --outcome-fd could not be kept */
 	BY_STATUS,		/* the command wrote nothing about the key */
-	SAID_RETRY, SAID_GIVE_UP, SAID_AFTER,	/* what it wrote */
+	SAID_RETRY, SAID_GIVE_UP, SAID_AFTER, SAID_REST,	/* what it wrote */
 	NO_ERRNO = -4095,	/* they are below it */
 };
 

@@ -98,7 +98,7 @@ void close_files(struct slot *slot);
  * @item: the key; its token is 0 after the end of its run
  * @text: what stands for it in the command, or NULL: not enough memory
  * @outcome: what the command wrote about it, a wait status, or BY_STATUS
- * @delay: of the outcome AFTER, in ns
+ * @delay: of the outcomes AFTER and REST, in ns
  * @later: the key is periodic, and its next run has to be added by its done
  */
 struct held_key {

@@ -103,6 +103,48 @@ static void end_done(struct slot *slot, const struct wq_item *item, unsigned int
 	}
 }
 
+/* End the run of a key whose group rests, or, if there are no groups, which waits itself. */
+static void end_rest(struct slot *slot, const struct wq_item *item, int64_t delay)
+{
+	static bool reported;
+
+	uncount_pending(slot, item);
+	while (wq_done_with(queue, item, delay, WQ_OUTCOME_REST) < 0) {
+		if (errno == EOPNOTSUPP || errno == ENOSPC) {
+			if (!reported)
+				message(errno == ENOSPC ? "as many groups rest as the queue can hold keys; the key waits without its group" :
+					"the queue has no groups; the key waits alone");
+			reported = true;
+			end_done(slot, item, WQ_OUTCOME_AFTER, delay);
+			return;
+		}
+		if (errno != ENOMEM || stopped()) {
+			report_no_done(slot, item);
+			return;
+		}
+		pause_touching();
+	}
+}
+
+/* Whether a command that ended with @status lets the groups of its keys rest, and for how long. */
+static bool is_rest(int status, int64_t *delay)
+{
+	char line[WQ_MAX_REASON + 1];
+
+	if (!args->rest_status || status < 0 || !WIFEXITED(status) ||
+	    WEXITSTATUS(status) != (int)args->rest_status)
+		return false;
+	*delay = args->rest;
+	if (*delay)
+		return true;
+	line[output_last_line(line)] = '\0';
+	if (parse_time(line, delay))
+		return true;
+	message("'%s' exited with %u, and its last line of standard error is no time such as 30s: its keys failed",
+		args->words[0], args->rest_status);
+	return false;
+}
+
 /* End the run of a periodic key whose next run was not added before it. */
 static void end_until_due(struct slot *slot, const struct wq_item *item)
 {
@@ -205,12 +247,16 @@ static void end_key(struct slot *slot, struct held_key *k, int status)
 	unsigned int retries = is_periodic(item) ? retries_of_key() : max_retries;
 
 	status = status_of(k, status);
+	if (is_rest(status, &k->delay))
+		status = SAID_REST;
 	if (!status && k->later)
 		end_until_due(slot, item);
 	else if (!status)
 		end_done(slot, item, WQ_OUTCOME_FORGET, 0);
 	else if (status == SAID_AFTER)
 		end_done(slot, item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, k->delay);
+	else if (status == SAID_REST)
+		end_rest(slot, item, k->delay);
 	else if (status != SAID_GIVE_UP && item->failures < retries)
 		retry(slot, item, status);
 	else
@@ -423,15 +469,15 @@ static int get_keys(int64_t timeout)
 }
 
 /*
- * --once: exit if no key is ready or processing, and no key waits for a retry.  Failed
- * keys that do not wait for one are retained or parked.
+ * --once: exit if no key is ready or processing, and no key waits for a retry or with its group.
+ * Failed keys that do not wait for one are retained or parked.
  */
 static bool all_done(void)
 {
 	struct wq_stat st;
 
 	return !wq_stat(queue, &st) && !st.ready && !st.processing &&
-	       st.failed <= st.retained + st.parked;
+	       st.failed <= st.retained + st.parked && !(st.resting_groups && st.delayed);
 }
 
 static int worker_loop(struct slot *slot)

@@ -182,10 +182,12 @@ struct content {
 	size_t num, room;
 };
 
-enum place { RUNNING, LOST, READY, DELAYED, PARKED, OTHER };
+enum place { RESTING, RUNNING, LOST, READY, DELAYED, PARKED, OTHER };
 
 static enum place place_of(const struct wq_key_info *info)
 {
+	if (info->state & SNAPSHOT_RESTS)
+		return RESTING;
 	if (info->state & WQ_KEY_PROCESSING)
 		return RUNNING;
 	if (info->state & WQ_KEY_READY)
@@ -203,8 +205,8 @@ static int by_place(const struct saved *a, const struct saved *b)
 
 	if (a->place != b->place)
 		return a->place - b->place;
-	one = a->place == DELAYED ? a->due : a->place == OTHER ? 0 : a->since;
-	other = a->place == DELAYED ? b->due : a->place == OTHER ? 0 : b->since;
+	one = a->place == DELAYED ? a->due : a->place == OTHER || a->place == RESTING ? 0 : a->since;
+	other = a->place == DELAYED ? b->due : a->place == OTHER || a->place == RESTING ? 0 : b->since;
 	if (one != other)
 		return one < other ? -1 : 1;
 	ret = memcmp(a->text, b->text, len);
@@ -279,6 +281,30 @@ static int read_keys(int q, struct content *c, struct hold *h)
 	return ret;
 }
 
+/* The groups that rest. */
+static int read_rests(int q, struct content *c, struct hold *h)
+{
+	struct wq_items b = WQ_ITEMS_INIT;
+	uint64_t cursor = 0;
+	struct wq_view v;
+	int ret = 0;
+
+	/* Mostly none does. */
+	if (!c->st.resting_groups)
+		return 0;
+	do {
+		ret = wq_list_groups(q, &b, PAGE, &cursor) < 0 ? -1 : hold_renew(h);
+		while (!ret && wq_items_next(&b, &v)) {
+			v.info.state = SNAPSHOT_RESTS;
+			v.info.due = v.info.lease;
+			if (v.info.lease >= 0 && !keep_key(c, &v))
+				ret = -1;
+		}
+	} while (!ret && cursor);
+	wq_items_free(&b);
+	return ret;
+}
+
 static void content_free(struct content *c)
 {
 	while (c->num)
@@ -312,7 +338,7 @@ static int read_queue(struct held *h, struct content *c, const char *name, uint6
 {
 	*c = (struct content){ .name = name, .st = h->st, .now = now_ns(), .most = most };
 	if (wq_attrs(h->q, &c->attrs, c->specs, WQ_MAX_LIMITERS) ||
-	    read_keys(h->q, c, &h->hold))
+	    read_keys(h->q, c, &h->hold) || read_rests(h->q, c, &h->hold))
 		return -1;
 	return 0;
 }
@@ -383,14 +409,14 @@ static void put_key(struct out *o, const struct content *c, const struct saved *
 	char line[SNAPSHOT_LINE], *to = line;
 	int64_t age = c->now > k->since ? c->now - k->since : 0;
 
-	to += sprintf(to, "key %s", state_text(state));
+	to += sprintf(to, "key %s", state & SNAPSHOT_RESTS ? "resting" : state_text(state));
 	if (k->failures)
 		to += sprintf(to, " failures=%u", k->failures);
 	if (k->given_back)
 		to += sprintf(to, " given-back=%u", k->given_back);
 	if (k->priority)
 		to += sprintf(to, " priority=%d", k->priority);
-	if (k->state & WQ_KEY_DELAYED)
+	if (k->state & (WQ_KEY_DELAYED | SNAPSHOT_RESTS))
 		to += sprintf(to, " due=%ss", decimal_text(k->due));
 	/* Not the time at which it was read: the key must not be early. */
 	if (k->state & WQ_KEY_DELAYED && wq_periodic_name(k->text, k->len) < k->len)

@@ -100,6 +100,7 @@ static bool parse_state(struct snapshot *s, char *words, struct wq_key_info *inf
 		{ "ready", WQ_KEY_READY | WQ_KEY_DIRTY }, { "processing", WQ_KEY_PROCESSING },
 		{ "requeued", WQ_KEY_REQUEUED }, { "dirty", WQ_KEY_DIRTY }, { "delayed", WQ_KEY_DELAYED },
 		{ "parked", WQ_KEY_PARKED }, { "disabled", WQ_KEY_DISABLED }, { "idle", 0 },
+		{ "resting", SNAPSHOT_RESTS },
 	};
 	char *word;
 	size_t i;
@@ -210,7 +211,8 @@ static bool parse_key(struct snapshot *s, char *text, struct parsed *k)
 	end = parse_quoted(text, &k->len);
 	if (!end || *end || !k->len || k->len > WQ_MAX_KEY)
 		return wrong(s, "the key is wrong");
-	if (!k->info.state || !(k->info.state & WQ_KEY_DELAYED) != (k->info.due < 0))
+	if (!k->info.state || !(k->info.state & (WQ_KEY_DELAYED | SNAPSHOT_RESTS)) != (k->info.due < 0) ||
+	    (k->info.state & SNAPSHOT_RESTS && k->info.state != SNAPSHOT_RESTS))
 		return wrong(s, "the state and the fields of the key contradict each other");
 	return true;
 }

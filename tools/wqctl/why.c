@@ -147,16 +147,35 @@ static bool is_ahead(const struct why *w, const struct wq_view *other, const str
 	return other->info.age > own->info.age;
 }
 
+/* For how long the group of a key rests, ns; 0: it does not. */
+static int64_t rest_of(const struct why *w, int q, const struct wq_view *own, size_t group)
+{
+	struct groups gs = { 0 };
+	int64_t rest = 0;
+	size_t i;
+
+	/* Mostly none does. */
+	if (w->st.resting_groups && groups_add_rests(q, &gs, &w->cfg))
+		for (i = 0; i < gs.count; i++)
+			if (gs.list[i]->len == group && !memcmp(gs.list[i]->name, own->key, group))
+				rest = gs.list[i]->rest;
+	groups_free(&gs);
+	return rest;
+}
+
 /* Reads all keys; false: it failed, with a message. */
 static bool say_ready(struct why *w, int q, const struct wq_view *own)
 {
 	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0, ahead = 0, busy = 0;
+	int64_t rest = 0;
 	struct wq_view v;
 	size_t group = 0;
 
-	if (has_groups(&w->cfg))
+	if (has_groups(&w->cfg)) {
 		group = group_len(&w->cfg, own->key, own->len);
+		rest = rest_of(w, q, own, group);
+	}
 	do {
 		if (wq_list(q, &b, WQ_MAX_ARRAY, &cursor) < 0) {
 			complain(w->a, "can't list the keys of the queue '%s'", w->name);
@@ -172,7 +191,10 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 	} while (cursor);
 	wq_items_free(&b);
 
-	if (w->st.blocked_by_ceiling && w->st.blocked == w->st.ready)
+	if (rest)
+		say(w, "rest", "its group '%1$s' rests for another %2$s, as a consumer asked for; to end that: wqctl rest %3$s %1$s 0",
+		    key_text(own->key, group), time_text(rest), w->name);
+	else if (w->st.blocked_by_ceiling && w->st.blocked == w->st.ready)
 		say(w, "max-processing", "%u key%s in processing, as many as max-processing allows; to change that: wqctl set --max-processing N %s",
 		    w->st.processing, S(w->st.processing), w->name);
 	else if (w->st.blocked_by_rate && w->st.blocked == w->st.ready)
@@ -242,6 +264,10 @@ static int why_queue(struct why *w)
 		else if (st->blocked == st->ready && st->blocked_by_rate)
 			say(w, "start-rate", "%u ready key%s wait%s: %s", st->ready, S(st->ready),
 			    st->ready == 1 ? "s" : "", start_text(w));
+		else if (st->blocked == st->ready && st->blocked_by_rest == st->ready)
+			say(w, "rest", "%u ready key%s wait%s for the end of the rest of %s; see wqctl groups %s",
+			    st->ready, S(st->ready), st->ready == 1 ? "s" : "",
+			    st->ready == 1 ? "its group" : "their groups", w->name);
 		else if (st->blocked == st->ready)
 			say(w, "group-limit", "%u ready key%s, all beyond the limits of their groups; see wqctl groups %s",
 			    st->ready, S(st->ready), w->name);

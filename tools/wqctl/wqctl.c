@@ -54,7 +54,7 @@ const char *argp_program_version = "wqctl " VERSION;
 	{ "null", '0', NULL, 0, \
 	  "with --stdin and --outcome-fd: lines end with NUL, not newline", 0 }, \
 	{ "outcome-fd", OPT_OUTCOME_FD, "N", 0, \
-	  "COMMAND writes lines to descriptor N, 3 to 9: done KEY, retry KEY, give-up KEY or after TIME KEY; its exit status is for the other keys", 0 }, \
+	  "COMMAND writes lines to descriptor N, 3 to 9: done KEY, retry KEY, give-up KEY, after TIME KEY or rest TIME KEY; its exit status is for the other keys", 0 }, \
 	{ "job-log", OPT_JOB_LOG, "FILE", 0, \
 	  "append a line to FILE for each COMMAND that ended: when it began, seconds, exit status and key", 0 }
 #define END		{ 0 }
@@ -137,6 +137,8 @@ static const char *check_done(const struct args *a)
 		return "--reason can't be combined with --forget: it is kept with a key that is parked";
 	if (a->reason && !(a->outcome & (give_up | retry)))
 		return "--reason needs --give-up or --retry: it is kept with a key that is parked";
+	if (a->outcome & WQ_OUTCOME_REST && a->outcome & ~(WQ_OUTCOME_REST | WQ_OUTCOME_FORGET))
+		return "--rest can't be combined with --retry, --after or --give-up: the key runs again after that time";
 	if (a->outcome & retry && a->outcome != retry)
 		return "--retry can't be combined with --forget or --after: it counts a failure, and the queue's limiter determines the delay";
 	return check_token(a);
@@ -174,6 +176,8 @@ static const char *check_run(const struct args *a)
 		return "--tty can't be combined with --stdin: COMMAND has the standard input of run";
 	if (a->has_kill_after && !a->has_timeout)
 		return "--kill-after needs --timeout: without it, no COMMAND gets SIGTERM";
+	if (a->rest && !a->rest_status)
+		return "--rest-for needs --rest-status: with --outcome-fd, COMMAND writes rest TIME KEY";
 	return check_command(a);
 }
 
@@ -293,6 +297,8 @@ static const struct command commands[] = {
 			  "failure: count it, and run the key again after the delay that the queue's limiter determines", 0 },
 			{ "after", OPT_AFTER, "TIME", 0,
 			  "run the key again after this time, see wqctl add; can be combined with --forget", 0 },
+			{ "rest", OPT_REST, "TIME", 0,
+			  "as --after, and let the group of the key rest for this time, see wqctl rest", 0 },
 			{ "give-up", OPT_GIVE_UP, NULL, 0,
 			  "failure: park the key, which then waits for wqctl kick or an add; with --forget: do not keep it", 0 },
 			{ "reason", OPT_REASON, "TEXT", 0,
@@ -382,7 +388,7 @@ static const struct command commands[] = {
 		.name = "groups", .args = "QUEUE\n--fd N",
 		.doc = HELP_GROUPS,
 		.options = (const struct argp_option[]){
-			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with group_base64 (the bytes of the name), group (the same bytes as a string, or null), ready, blocked, processing and delayed", 0 },
+			{ "json", OPT_JSON, NULL, 0, "a JSON array of objects with group_base64 (the bytes of the name), group (the same bytes as a string, or null), ready, blocked, processing, delayed and rest_ns (null: it does not rest)", 0 },
 			FD_OPTION, END
 		},
 		.run = cmd_groups, .queue = BY_EITHER,
@@ -459,6 +465,11 @@ static const struct command commands[] = {
 			FD_OPTION, END
 		},
 		.run = cmd_kick, .check = check_kick, .queue = BY_EITHER, .words_max = -1,
+	}, {
+		.name = "rest", .args = "QUEUE KEY TIME\n--fd N KEY TIME",
+		.doc = HELP_REST,
+		.options = (const struct argp_option[]){ FD_OPTION, END },
+		.run = cmd_rest, .queue = BY_EITHER, .words_min = 2, .words_max = 2,
 	}, {
 		.name = "pause", .args = "QUEUE\n--fd N",
 		.doc = HELP_PAUSE,
@@ -543,6 +554,9 @@ static const struct command commands[] = {
 			  "if there is no queue of that name, wait for it; if it is removed, go on with the next one of that name and owner", 0 },
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
 			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
+			{ "rest-status", OPT_REST_STATUS, "N", 0,
+			  "if COMMAND exits with N, 1 to 255, its keys have not failed: their groups rest, see wqctl rest, for the time of --rest-for, or else for the time that is its last line of standard error", 0 },
+			{ "rest-for", OPT_REST_FOR, "TIME", 0, "with --rest-status: for how long", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,
 			  "add keys that are given up to this queue, and do not park them", 0 },
 			{ "fail-on-give-up", OPT_FAIL_ON_GIVE_UP, NULL, 0,

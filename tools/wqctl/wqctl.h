@@ -74,6 +74,8 @@ enum {
  * @every: --every, in ns, or 0
  * @jitter: --jitter, in ns, or 0
  * @at: --at, or NULL
+ * @rest: --rest-for, in ns, or 0
+ * @rest_status: --rest-status, or 0
  * @events: --events, or NULL
  */
 struct args {
@@ -116,6 +118,8 @@ struct args {
 	bool paths;
 	const char *events;
 	int64_t every, jitter;
+	int64_t rest;
+	unsigned int rest_status;
 	const char *at;
 	/* Options without a value: 0 or 1, see options.c. */
 	unsigned int has_timeout;
@@ -326,6 +330,7 @@ int cmd_kick(const struct args *a);
 int cmd_wait(const struct args *a);
 int cmd_disable(const struct args *a);
 int cmd_enable(const struct args *a);
+int cmd_rest(const struct args *a);
 int cmd_pause(const struct args *a);
 int cmd_resume(const struct args *a);
 int cmd_shutdown(const struct args *a);

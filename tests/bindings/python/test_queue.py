@@ -1649,6 +1649,28 @@ class Opens(Case):
             with q.get(timeout=0) as two:
                 self.assertEqual("b", two.text)
 
+    def test_rest_holds_back_the_keys_of_a_group(self) -> None:
+        with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/")) as q:
+            q.add_many(["a/1", "a/2", "b/1"])
+            self.assertEqual(wq.Result.DELAYED, q.get(timeout=0).rest(3600))
+            self.assertEqual((1, 1), (q.stat().blocked, q.stat().blocked_by_rest))
+            self.assertGreater(q.stat().next_group, 3500 * 10 ** 9)
+            with self.assertRaises(wq.RestFor), q.get(timeout=0) as item:
+                self.assertEqual("b/1", item.text)
+                raise wq.RestFor(3600)
+            self.assertEqual((2, 2), (q.stat().resting_groups, q.stat().delayed))
+            self.assertEqual(0, q.stat().failures)
+            q.rest_group("a/", 0)
+            with q.get(timeout=0) as two:
+                self.assertEqual("a/2", two.text)
+        with wq.open() as q:
+            q.add("a")
+            with self.raises(OSError, errno.EOPNOTSUPP):
+                q.rest_group("a", 1)
+            with self.assertRaises(wq.RestFor), q.get(timeout=0):
+                raise wq.RestFor(3600)
+            self.assertEqual((1, 0), (q.stat().delayed, q.stat().failures))
+
     def test_numbers_beyond_their_fields_raise(self) -> None:
         for number in (-1, 2 ** 32 + 1):
             calls: list[Callable[[], object]] = [

@@ -11,7 +11,7 @@ import (
 )
 
 // An Item is the run of a key that a get returned. The consumer holds the key until it ends the
-// run by Done, Forget, Retry, RetryAfter or GiveUp. Each of them ends the run once: a second one
+// run by Done, Forget, Retry, RetryAfter, Rest or GiveUp. Each of them ends the run once: a second one
 // fails with [ErrStale] and changes nothing. So does one after the item's lease expired.
 type Item struct {
 	Key       string
@@ -33,6 +33,7 @@ const (
 	Retry  Outcome = cOutcomeRetry  // the run failed; the limiter delays the next one
 	GiveUp Outcome = cOutcomeGiveUp // the run failed, and the key is parked
 	after  Outcome = cOutcomeAfter  // the key runs again after a delay
+	rest   Outcome = cOutcomeRest   // and its group rests meanwhile
 )
 
 var errNoItem = errors.New("wq: the Item is not one that a get returned")
@@ -63,6 +64,14 @@ func (it Item) Retry(why error) error { return it.end(end{outcome: Retry, why: w
 // RetryAfter ends the run. The key runs again after the delay, and this is not a failure.
 func (it Item) RetryAfter(d time.Duration) error {
 	return it.end(end{outcome: after, delay: max(d, 0)})
+}
+
+// Rest ends the run, and lets the group of its key rest: no key of the group is handed out for the
+// duration, and the key runs again after it. This is not a failure. It is for a consumer that has
+// learned that the group can't be processed before that, as by HTTP status 429 with Retry-After.
+// See [Queue.RestGroup].
+func (it Item) Rest(d time.Duration) error {
+	return it.end(end{outcome: rest, delay: max(d, 0)})
 }
 
 // GiveUp ends a run that failed, and the key is not handed out any more. It stays in the queue with

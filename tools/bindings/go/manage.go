@@ -178,6 +178,10 @@ func infoOf(key string, i *cKeyInfo) KeyInfo {
 }
 
 func (q *Queue) keyOp(op uint32, name, key string) (KeyInfo, error) {
+	return q.keyCall(op, name, key, 0)
+}
+
+func (q *Queue) keyCall(op uint32, name, key string, due int64) (KeyInfo, error) {
 	if key == "" || len(key) > cMaxKey {
 		errno := syscall.EINVAL
 		if key != "" {
@@ -188,6 +192,7 @@ func (q *Queue) keyOp(op uint32, name, key string) (KeyInfo, error) {
 	r := newRequest()
 	defer r.free()
 	r.setKey(op, key)
+	r.key.info.due = due
 	if err := q.do(r); err != nil {
 		return KeyInfo{}, q.fail(name, key, err)
 	}
@@ -254,6 +259,14 @@ func (q *Queue) KickMany(n int) (int, error) {
 		return 0, q.fail("kick", "", err)
 	}
 	return int(r.key.count), nil
+}
+
+// RestGroup lets the group of a key rest: no key of the group is handed out for the duration, and
+// keys of other groups go on. The queue need not know the key. This duration replaces a former one;
+// 0 or less ends the rest. It fails with [syscall.EOPNOTSUPP] if the queue has no groups.
+func (q *Queue) RestGroup(key string, d time.Duration) error {
+	_, err := q.keyCall(cDoRest, "rest", key, int64(d))
+	return err
 }
 
 // Disable refuses adds of a key, and drops the run that it waits for. A run in progress goes on.

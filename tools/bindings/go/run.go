@@ -19,6 +19,14 @@ func (e retryIn) Error() string { return "run again in " + e.delay.String() }
 // not a failure of the key, and resets its failures.
 func RetryIn(d time.Duration) error { return retryIn{max(d, 0)} }
 
+type restFor struct{ delay time.Duration }
+
+func (e restFor) Error() string { return "let the group rest for " + e.delay.String() }
+
+// RestFor is an error for the function of [Queue.Run]: end the run by [Item.Rest]. If the group
+// can't rest, because the queue has no groups or too many rest, the key alone waits.
+func RestFor(d time.Duration) error { return restFor{max(d, 0)} }
+
 type giveUp struct{ error }
 
 func (e giveUp) Unwrap() error { return e.error }
@@ -61,6 +69,7 @@ func (q *Queue) log() *slog.Logger {
 //
 //   - nil: [Item.Forget].
 //   - [RetryIn]: the key runs again after the delay.
+//   - [RestFor]: [Item.Rest].
 //   - [GiveUpOn]: [Item.GiveUp].
 //   - another error: [Item.Retry]. But if the context of Run has ended, the key is ready again at
 //     once, which is not a failure.
@@ -159,6 +168,10 @@ func (p *pool) work(ctx context.Context) error {
 		var doneErr error
 		next, doneErr, getErr := p.q.doneGet(r, it, e)
 		result := r.result
+		if e.outcome == rest && canNotRest(doneErr) {
+			e.outcome = after
+			result, doneErr = it.result(e)
+		}
 		for doneErr != nil && errors.Is(doneErr, syscall.ENOMEM) {
 			// The retry found no memory, and this consumer still holds the key.
 			time.Sleep(10 * time.Millisecond)
@@ -179,11 +192,20 @@ func (p *pool) work(ctx context.Context) error {
 // finish ends the last run of a goroutine.
 func (p *pool) finish(it Item, e end) error {
 	result, err := it.result(e)
+	if e.outcome == rest && canNotRest(err) {
+		e.outcome = after
+		result, err = it.result(e)
+	}
 	p.report(it, e, result, err)
 	if err != nil && isLost(err) {
 		return nil
 	}
 	return err
+}
+
+// canNotRest reports whether a group can't rest: there is none, or too many rest.
+func canNotRest(err error) bool {
+	return errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSPC)
 }
 
 // report logs how a run ended, unless it was done.
@@ -248,10 +270,13 @@ func endOf(ctx context.Context, err error) end {
 		return end{outcome: Forget}
 	}
 	var in retryIn
+	var quiet restFor
 	var up giveUp
 	switch {
 	case errors.As(err, &in):
 		return end{outcome: after | Forget, delay: in.delay}
+	case errors.As(err, &quiet):
+		return end{outcome: rest, delay: quiet.delay}
 	case errors.As(err, &up):
 		return end{outcome: GiveUp, why: up.error}
 	case ctx.Err() != nil:

@@ -351,6 +351,43 @@ func TestStartRateHoldsKeysBack(t *testing.T) {
 	}
 }
 
+func TestRestHoldsBackTheKeysOfAGroup(t *testing.T) {
+	q := private(t, Attrs{Order: Delimiter, OrderArg: '/'})
+	add(t, q, "a/1", "a/2", "b/1")
+	ok(t, take(t, q, "a/1").Rest(time.Hour))
+	st, err := q.Stat()
+	ok(t, err)
+	equal(t, "blocked keys", [2]int{st.Blocked, st.BlockedByRest}, [2]int{1, 1})
+	if st.NextGroup < 59*time.Minute || st.NextGroup > time.Hour {
+		t.Errorf("the next group is offered in %v", st.NextGroup)
+	}
+	ok(t, q.RestGroup("a/", 0))
+	ok(t, take(t, q, "b/1").Done())
+	ok(t, take(t, q, "a/2").Done())
+
+	add(t, q, "c/1")
+	ctx, cancel := context.WithCancel(context.Background())
+	equal(t, "error", q.Run(ctx, 1, func(context.Context, Item) error {
+		cancel()
+		return fmt.Errorf("429: %w", RestFor(time.Hour))
+	}), context.Canceled)
+	st, err = q.Stat()
+	ok(t, err)
+	equal(t, "resting groups, failures", [2]int{st.RestingGroups, int(st.Failures)}, [2]int{1, 0})
+
+	plain := private(t, Attrs{})
+	equal(t, "error", errors.Is(plain.RestGroup("a", time.Hour), syscall.EOPNOTSUPP), true)
+	add(t, plain, "a")
+	ctx, cancel = context.WithCancel(context.Background())
+	equal(t, "error", plain.Run(ctx, 1, func(context.Context, Item) error {
+		cancel()
+		return RestFor(time.Hour)
+	}), context.Canceled)
+	st, err = plain.Stat()
+	ok(t, err)
+	equal(t, "delayed keys", st.Delayed, 1)
+}
+
 func TestLimitersReachTheKernel(t *testing.T) {
 	q := private(t, Attrs{Limiter: MaxWait(MaxOf(Exponential(time.Minute, time.Hour),
 		FastSlow(0, time.Hour, 1), Bucket(1, 100)), 90*time.Second)})

@@ -28,7 +28,7 @@ from ._abi import (VERSION as __version__, WQ_NO_AGEING as NO_AGEING, AddFlag, A
                    SourceState, Stat, State)
 from ._items import Items
 from ._item import Item
-from ._lib import Interrupted, KeysFailed, Key, ShutDown, Stale, UnknownKey
+from ._lib import Interrupted, KeysFailed, Key, RestFor, ShutDown, Stale, UnknownKey
 from ._limiter import Limiter, bucket, exponential, fast_slow, max_of, max_wait
 from ._periodic import periodic_due, periodic_name, periodic_watch
 from ._producer import Producer
@@ -37,12 +37,11 @@ from ._source import Watched, bpf, fs, net
 from ._work import work
 
 __all__ = [
-    "Access", "AddFlag", "Attributes", "Items", "KeysFailed", "End", "FsEvent", "Histogram",
-    "Info", "Interrupted", "Item", "Key", "KeyInfo", "KeyState", "LastResult", "Limiter",
-    "LimiterKind", "LimiterSpec",
-    "NO_AGEING", "NetTable", "Order", "Pause", "Producer", "Queue", "QueueInfo", "Result",
-    "ShutDown", "Source", "SourceFlag", "SourceState", "Stale", "Stat", "State", "UnknownKey",
-    "Watched", "__version__", "bpf", "bucket", "exponential", "fast_slow", "fs", "info",
-    "max_of", "max_wait", "net", "open", "periodic_due", "periodic_name", "periodic_watch", "queues", "unlink",
-    "work",
+    "Access", "AddFlag", "Attributes", "End", "FsEvent", "Histogram", "Info", "Interrupted", "Item",
+    "Items", "Key", "KeyInfo", "KeyState", "KeysFailed", "LastResult", "Limiter", "LimiterKind",
+    "LimiterSpec", "NO_AGEING", "NetTable", "Order", "Pause", "Producer", "Queue", "QueueInfo",
+    "RestFor", "Result", "ShutDown", "Source", "SourceFlag", "SourceState", "Stale", "Stat", "State",
+    "UnknownKey", "Watched", "__version__", "bpf", "bucket", "exponential", "fast_slow", "fs", "info",
+    "max_of", "max_wait", "net", "open", "periodic_due", "periodic_name", "periodic_watch", "queues",
+    "unlink", "work",
 ]

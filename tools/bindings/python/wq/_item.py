@@ -12,7 +12,7 @@ from typing import Protocol
 from . import _abi, _calls
 from ._abi import Result
 from ._calls import DONE, KEY, TOKEN, TOUCH, fields
-from ._lib import OneProcess, call, checked, key_text, lib, nanoseconds
+from ._lib import OneProcess, RestFor, call, checked, key_text, lib, nanoseconds
 
 _READY = int(Result.READY)
 _FORGET = _abi.WQ_OUTCOME_FORGET
@@ -165,6 +165,17 @@ class Item(OneProcess):
             raise ValueError("a retry after a time of the caller's is no failure: give no reason")
         return Result(self._end(_abi.WQ_OUTCOME_AFTER, nanoseconds(after)))
 
+    def rest(self, seconds: float) -> Result:
+        """End the run, and let the group of its key rest: none of its keys is handed out meanwhile.
+
+        The key runs again after this time, and that is no failure. This is for a consumer which has
+        learned that the group cannot be processed before, as by HTTP status 429 with Retry-After.
+        See Queue.rest_group(), whose errors it has.
+
+        Returns as retry() with a time.
+        """
+        return Result(self._end(_abi.WQ_OUTCOME_REST, nanoseconds(seconds)))
+
     def give_up(self, reason: str, *, error: int = 0) -> Result:
         """End the run as a failure that must not be retried: park the key.
 
@@ -231,7 +242,14 @@ class Item(OneProcess):
     def _fail_with(self, error: BaseException) -> None:
         """End a run that an exception ended. An error of this call would hide the exception."""
         with contextlib.suppress(OSError):
-            if isinstance(error, Exception):
+            if isinstance(error, RestFor):
+                try:
+                    self.rest(error.seconds)
+                except OSError as refused:
+                    if refused.errno not in (errno.EOPNOTSUPP, errno.ENOSPC):
+                        raise
+                    self.retry(error.seconds)
+            elif isinstance(error, Exception):
                 reason, code = reason_of(error)
                 self.retry(reason=reason, error=code)
             else:

@@ -60,6 +60,18 @@ class UnknownKey(OSError, KeyError):
     """The queue does not know the key (ENOENT)."""
 
 
+class RestFor(Exception):
+    """For the body of "with item" and the function of work(): end the run by Item.rest(seconds).
+
+    This is no failure. If the group cannot rest, because the queue has no groups or too many rest,
+    the key alone waits.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the group is to rest for {seconds:g} s")
+        self.seconds = seconds
+
+
 class KeysFailed(OSError):
     """Some of several keys failed.
 

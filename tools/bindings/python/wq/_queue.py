@@ -595,6 +595,28 @@ class Queue(OneProcess):
         self._key_call("wq_kick", key)
         return 1
 
+    def rest_group(self, key: Key, seconds: float) -> None:
+        """Let the group of a key rest: none of its keys is handed out for this time.
+
+        Keys of other groups go on. The queue need not know the key. This time replaces a former
+        one, and 0 ends the rest, which also lasts when this process ends.
+
+        Raises OSError with EOPNOTSUPP if the queue has no groups, and with ENOSPC if as many groups
+        rest as max_keys.
+
+        >>> import wq
+        >>> with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/")) as q:
+        ...     q.add_many(["example.com/1", "example.org/1"])
+        ...     q.rest_group("example.com/", 60)
+        ...     with q.get() as item:
+        ...         item.text, q.stat().blocked_by_rest
+        2
+        ('example.org/1', 1)
+        """
+        data = key_bytes(key)
+        self._checked(call(lib.wq_rest_group, self.fileno(), data, len(data),
+                           nanoseconds(seconds)), data)
+
     def disable(self, key: Key, timeout: float | None = None) -> KeyState:
         """Refuse adds of a key, drop its pending run, and wait for its run in progress.
 

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ._item import Item
-from ._lib import ShutDown, in_range
+from ._lib import RestFor, ShutDown, in_range
 from ._queue import Access, Queue, open
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -32,8 +32,9 @@ def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
         again, and so is a consumer of its own
     processes: the number of workers; None: one for each CPU that this process can use
 
-    A run ends as by "with item": as done if fn returns, and by Item.retry() if fn raises, which is
-    logged with its traceback as a warning of the logger "wq". fn can end the run itself, for
+    A run ends as by "with item": as done if fn returns, by Item.rest() if fn raises RestFor, and by
+    Item.retry() if fn raises another exception, which is logged with its traceback as a warning of
+    the logger "wq". fn can end the run itself, for
     example by Item.give_up(). In a queue with leases, fn calls Item.touch() in time.
 
     If a worker dies, the kernel gives its key to another one. A new worker follows after 0.1
@@ -207,6 +208,8 @@ def _work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str],
             try:
                 with item:
                     signals.call(fn, item)
+            except RestFor:
+                pass
             except Exception as error:
                 _report(f"the run of {item.text!r} failed", error)
     return _DIED

@@ -148,7 +148,7 @@ static void done_get_whose_done_fails_gets_nothing(struct kunit *test)
 	EXPECT_REFUSED(test, wq_done_get(q, &item, 1, WQ_OUTCOME_RETRY, 0), -EINVAL);
 	EXPECT_REFUSED(test, wq_done_get(q, &item, 1, 0, 0), -EINVAL);
 	EXPECT_REFUSED(test, wq_done_get(q, &item, 0, WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, 0), -EINVAL);
-	EXPECT_REFUSED(test, wq_done_get(q, &item, 0, BIT(4), WQ_FOREVER), -EINVAL);
+	EXPECT_REFUSED(test, wq_done_get(q, &item, 0, BIT(5), WQ_FOREVER), -EINVAL);
 	KUNIT_EXPECT_EQ(test, p->asked + p->forgot, 0U);
 	KUNIT_EXPECT_EQ(test, query(test, "b"), RUNNING);
 	KUNIT_EXPECT_EQ(test, query(test, "c"), READY);

@@ -48,6 +48,8 @@ static void outcomes_that_contradict_each_other_are_einval(struct kunit *test)
 	static const struct { u32 outcome; s64 delay; } bad[] = {
 		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, 0 },
 		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, 10 },
+		{ WQ_OUTCOME_REST | WQ_OUTCOME_RETRY, 0 }, { WQ_OUTCOME_REST | WQ_OUTCOME_AFTER, 10 },
+		{ WQ_OUTCOME_REST | WQ_OUTCOME_GIVE_UP, 0 },
 		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET, 0 },
 		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 10 },
 		{ WQ_OUTCOME_RETRY, 1 }, { WQ_OUTCOME_RETRY, -1 }, { WQ_OUTCOME_RETRY, S64_MAX },
@@ -67,7 +69,7 @@ static void outcomes_that_contradict_each_other_are_einval(struct kunit *test)
 			       -EINVAL);
 		KUNIT_ASSERT_EQ(test, query(test, "a"), RUNNING | FAILED);
 	}
-	for (i = 4; i < 32; i++) {
+	for (i = 5; i < 32; i++) {
 		EXPECT_REFUSED(test, done_with(test, &item, 0, BIT(i)), -EINVAL);
 		EXPECT_REFUSED(test, done_with(test, &item, 0, BIT(i) | WQ_OUTCOME_FORGET), -EINVAL);
 		EXPECT_REFUSED(test, done_with(test, &item, 10, BIT(i) | WQ_OUTCOME_AFTER),

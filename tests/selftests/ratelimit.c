@@ -827,7 +827,7 @@ TEST_F(hours, done_with_contradicting_outcomes_fails_and_leaves_the_key_held)
 		{ WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, HOUR },
 		{ WQ_OUTCOME_FORGET | WQ_OUTCOME_RETRY | WQ_OUTCOME_AFTER, HOUR },
 		{ 0, 1 }, { 0, -1 }, { WQ_OUTCOME_FORGET, 1 }, { WQ_OUTCOME_RETRY, 1 },
-		{ WQ_OUTCOME_RETRY, INT64_MIN }, { 1 << 4, 0 }, { WQ_OUTCOME_RETRY | 1 << 4, 0 },
+		{ WQ_OUTCOME_RETRY, INT64_MIN }, { 1 << 5, 0 }, { WQ_OUTCOME_RETRY | 1 << 5, 0 },
 		{ 1 << 15, 0 }, { WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_RETRY, 0 },
 		{ WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, 0 },
 		{ WQ_OUTCOME_GIVE_UP | WQ_OUTCOME_AFTER, 1 }, { WQ_OUTCOME_GIVE_UP, 1 },

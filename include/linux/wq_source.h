@@ -52,10 +52,23 @@ struct wq_source_kind {
 
 #define MODULE_ALIAS_WQ_SOURCE(name)	MODULE_ALIAS("wq-source-" name)
 
+/**
+ * struct wq_source_key - a key of wq_source_add_many()
+ * @key: what has changed, as for wq_source_add()
+ * @len: length of the key, as for wq_source_add()
+ * @dir: length of what becomes the mark if the add fails, as for wq_source_add()
+ */
+struct wq_source_key {
+	const void *key;
+	u32 len;
+	u32 dir;
+};
+
 int wq_source_register(struct wq_source_kind *kind);
 void wq_source_unregister(struct wq_source_kind *kind);
 
 void wq_source_add(struct wq_source *s, const void *key, size_t len, size_t dir);
+void wq_source_add_many(struct wq_source *s, const struct wq_source_key *keys, unsigned int n);
 void wq_source_add_priority(struct wq_source *s, const void *key, size_t len, size_t dir,
 			    int priority, s64 delay);
 void wq_source_rescan(struct wq_source *s, const void *key, size_t dir);

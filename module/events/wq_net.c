@@ -76,6 +76,7 @@
 #define WQ_NET_TEXT	96	/* bytes of a key without the prefix, at most */
 #define WQ_NET_TABLES	11	/* kinds of keys */
 #define WQ_NET_LATER	4096	/* keys that wait to be passed on, at most */
+#define WQ_NET_PASSED	16	/* keys that are passed on at once, at most */
 
 /**
  * struct net_source - a source
@@ -116,6 +117,18 @@ struct net_ns {
 };
 
 /**
+ * struct net_passed - a key on its way from a queue of net_watch.queues to the sources
+ * @table: its table
+ * @len: its length
+ * @buf: its text, and ahead of it room for a prefix
+ */
+struct net_passed {
+	const struct net_table *table;
+	u32 len;
+	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT];
+};
+
+/**
  * struct net_watch - the sources of a namespace
  * @ns: N: the namespace; NULL: it has ended
  * @sources: N: the sources, which are read under RCU
@@ -126,6 +139,7 @@ struct net_ns {
  * @queues: keys that wait until their change has ended; constant once @later is set
  * @later: the one of @queues that new keys go to, which is read under RCU; NULL: there is none yet
  * @lost: keys of each table that could not be added to it
+ * @passed: used by @pass_on, made with @queues
  * @pass_on: passes the keys of @queues on
  * @ended: ends the sources after the end of the namespace
  *
@@ -141,6 +155,7 @@ struct net_watch {
 	struct wq *queues[2];
 	struct wq __rcu *later;
 	atomic_t lost[WQ_NET_TABLES];
+	struct net_passed *passed;
 	struct work_struct pass_on;
 	struct work_struct ended;
 };
@@ -763,23 +778,63 @@ static const struct net_table *table_of(const char *text)
 	return &net_tables[i];
 }
 
-/* Pass on the keys of a queue that gets no more.  Returns how many they were. */
-static u32 pass_on_queue(struct net_watch *w, struct wq *queue)
+/* Take up to WQ_NET_PASSED keys from a queue.  Returns how many they are. */
+static u32 take_keys(struct net_passed *keys, struct wq *queue)
 {
-	char buf[WQ_SOURCE_PREFIX_MAX + WQ_NET_TEXT], *text = buf + WQ_SOURCE_PREFIX_MAX;
 	struct wq_item item;
+	char *text;
 	u32 n;
 
-	/* Without sources nobody needs the rest, and net_free() waits. */
-	for (n = 0; !list_empty(&w->sources) && !wq_get(queue, &item, 0); n++) {
+	for (n = 0; n < WQ_NET_PASSED && !wq_get(queue, &item, 0); n++) {
+		text = keys[n].buf + WQ_SOURCE_PREFIX_MAX;
 		memcpy(text, item.key, item.len);
-		rcu_read_lock();
-		add_to_all(w, table_of(text), text, item.len);
-		rcu_read_unlock();
+		keys[n].len = item.len;
+		keys[n].table = table_of(text);
 		wq_done(queue, &item);
-		cond_resched();
 	}
 	return n;
+}
+
+/* Add the keys of the source's tables to its queue. */
+static void add_taken(const struct net_source *src, struct net_passed *keys, u32 n)
+{
+	struct wq_source_key adds[WQ_NET_PASSED];
+	size_t prefix_len;
+	const char *key;
+	u32 i, m = 0;
+
+	for (i = 0; i < n; i++) {
+		if (!(src->tables & keys[i].table->bit))
+			continue;
+		key = put_prefix(src, keys[i].buf + WQ_SOURCE_PREFIX_MAX, &prefix_len);
+		adds[m++] = (struct wq_source_key){
+			.key = key,
+			.len = prefix_len + keys[i].len,
+			.dir = prefix_len + keys[i].table->len,
+		};
+	}
+	wq_source_add_many(src->s, adds, m);
+}
+
+/*
+ * Pass on the keys of a queue that gets no more.  Returns how many they were.  They are added in
+ * arrays: in a queue with many keys, the look-up of a key waits for its memory otherwise.
+ */
+static u32 pass_on_queue(struct net_watch *w, struct wq *queue)
+{
+	const struct net_source *src;
+	u32 n, all = 0;
+
+	/* Without sources nobody needs the rest, and net_free() waits. */
+	while (!list_empty(&w->sources) && (n = take_keys(w->passed, queue))) {
+		rcu_read_lock();
+		list_for_each_entry_rcu(src, &w->sources, link)
+			add_taken(src, w->passed, n);
+		rcu_read_unlock();
+		all += n;
+		cond_resched();
+	}
+	return all;
 }
 
 static void pass_on_keys(struct work_struct *work)
@@ -873,6 +928,10 @@ static int make_queues(struct net_watch *w)
 	struct wq *queue;
 	u32 i;
 
+	if (!w->passed)
+		w->passed = kmalloc_array(WQ_NET_PASSED, sizeof(*w->passed), WQ_SOURCE_GFP);
+	if (!w->passed)
+		return -ENOMEM;
 	for (i = 0; i < ARRAY_SIZE(w->queues); i++) {
 		if (w->queues[i])
 			continue;
@@ -1009,6 +1068,7 @@ static void net_free(struct wq_source *s)
 		for (i = 0; i < ARRAY_SIZE(w->queues); i++)
 			if (w->queues[i])
 				wq_destroy(w->queues[i]);
+		kfree(w->passed);
 		kfree(w);
 	}
 	kfree(src);

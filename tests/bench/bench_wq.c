@@ -436,10 +436,39 @@ static int add_mixed(struct bench_laps *l, u64 n, struct wq *q)
 	return ret;
 }
 
+#define BENCH_MANY	16	/* keys of a wq_add_many() */
+
+/* add_mixed() by wq_add_many(). */
+static int add_mixed_many(struct bench_laps *l, u64 n, struct wq *q)
+{
+	u64 stride = BENCH_STRIDE % n, most = min(n, BENCH_MIXED), left, k = 0;
+	struct wq_add_req reqs[BENCH_MANY];
+	struct bench_key keys[BENCH_MANY];
+	unsigned int m, i;
+
+	laps_go(l);
+	for (left = most; left; left -= m) {
+		m = min_t(u64, left, BENCH_MANY);
+		for (i = 0; i < m; i++) {
+			keys[i] = bench_key(k);
+			reqs[i] = (struct wq_add_req){ .key = &keys[i], .len = sizeof(keys[i]) };
+			k += stride;
+			if (k >= n)
+				k -= n;
+		}
+		if (wq_add_many(q, reqs, m) != m)
+			return -EBADE;
+		for (i = 0; i < m; i++)
+			laps_op(l);
+	}
+	laps_halt(l);
+	return 0;
+}
+
 /* @n distinct keys: add, add again, also in another order, get and done of all. */
 static int wq_phases(struct bench *b, u64 n, u64 unused)
 {
-	static const char *const name[] = { "add", "again", "mixed", "take" };
+	static const char *const name[] = { "add", "again", "mixed", "mixed-many", "take" };
 	struct bench_laps l[ARRAY_SIZE(name)];
 	u64 reps = bench_reps(n), rep;
 	unsigned int i;
@@ -457,11 +486,13 @@ static int wq_phases(struct bench *b, u64 n, u64 unused)
 		ret = ops(&l[0], n, q, add_new, BENCH_TAG('a', 'd', 'd', 's')) ?:
 		      ops(&l[1], n, q, add_again, BENCH_TAG('a', 'g', 'a', 'i')) ?:
 		      add_mixed(&l[2], n, q) ?:
-		      ops(&l[3], n, q, take, BENCH_TAG('t', 'a', 'k', 'e'));
+		      add_mixed_many(&l[3], n, q) ?:
+		      ops(&l[4], n, q, take, BENCH_TAG('t', 'a', 'k', 'e'));
 		wq_destroy(q);
 	}
 	for (i = 0; i < ARRAY_SIZE(l); i++) {
-		laps_tell(b, &l[i], name[i], reps * (i == 2 ? min(n, BENCH_MIXED) : n));
+		laps_tell(b, &l[i], name[i],
+			  reps * (i == 2 || i == 3 ? min(n, BENCH_MIXED) : n));
 		laps_free(&l[i]);
 	}
 	return ret;

@@ -68,7 +68,10 @@ static void attach(struct kunit *test, struct wq_consumer *c, u32 n, u32 flags)
 /* All that a kind calls for an event. */
 static void events(struct wq_source *s, const char *key)
 {
+	const struct wq_source_key many = { .key = key, .len = strlen(key) };
+
 	wq_source_add(s, key, strlen(key), 0);
+	wq_source_add_many(s, &many, 1);
 	wq_source_add_priority(s, key, strlen(key), 0, 0, 0);
 	wq_source_rescan(s, NULL, 0);
 	wq_source_end(s, ENODEV);
@@ -186,6 +189,128 @@ static void a_source_that_has_ended_adds_no_key_and_drops_its_mark(struct kunit 
 	wq_source_unregister(&test_kind);
 }
 
+/* A queue with a source, whose adds have a delay. */
+static struct wq *queue_of_source(struct kunit *test, const struct wq_params *p, s64 delay)
+{
+	struct wq_source_op op = { .kind = "kunit", .delay = delay };
+	struct wq *q = wq_create(p);
+	struct wq_consumer *c;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, q);
+	c = consumer_open(q);
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	attach(test, c, 0, 0);
+	KUNIT_ASSERT_EQ(test, wq_source_attach(c, &op), 0);
+	consumer_close(c);
+	return q;
+}
+
+static void end_queue_of_source(struct wq *q)
+{
+	queue_destroy(q);
+	wq_source_unregister(&test_kind);
+}
+
+/* More than two batches of wq_source_add_many(). */
+#define MANY	35
+
+static void fill_many(struct wq_source_key keys[MANY], u32 ids[MANY])
+{
+	u32 i;
+
+	for (i = 0; i < MANY; i++) {
+		ids[i] = i;
+		keys[i] = (struct wq_source_key){ .key = &ids[i], .len = sizeof(u32) };
+	}
+}
+
+static void wq_source_add_many_adds_each_key_in_order(struct kunit *test)
+{
+	struct wq *q = queue_of_source(test, NULL, 0);
+	struct wq_source_key keys[MANY];
+	struct wq_item item;
+	struct wq_stat st;
+	u32 ids[MANY], i;
+
+	fill_many(keys, ids);
+	wq_source_add_many(attached[0], keys, 0);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 0);
+	/* These two wait already: one is the first of all, one is in the second batch. */
+	KUNIT_EXPECT_EQ(test, wq_add(q, &ids[0], sizeof(u32)), 1);
+	KUNIT_EXPECT_EQ(test, wq_add(q, &ids[20], sizeof(u32)), 1);
+	wq_source_add_many(attached[0], keys, MANY);
+	wq_stats(q, &st);
+	KUNIT_EXPECT_EQ(test, st.adds, MANY);
+	KUNIT_EXPECT_EQ(test, st.coalesced, 2);
+	KUNIT_EXPECT_EQ(test, st.retries, 0);
+	for (i = 0; i < MANY; i++) {
+		u32 expected = i == 1 ? 20 : i > 1 && i <= 20 ? i - 1 : i;
+
+		KUNIT_ASSERT_EQ(test, wq_get(q, &item, 0), 0);
+		KUNIT_EXPECT_EQ(test, *(const u32 *)item.key, expected);
+		KUNIT_EXPECT_EQ(test, wq_done(q, &item), 0);
+	}
+	end_queue_of_source(q);
+}
+
+static s64 clock_shows;
+
+static s64 clock_now(struct wq_clock *clock)
+{
+	return clock_shows;
+}
+
+static void wq_source_add_many_takes_the_latest_delay_as_wq_source_add_does(struct kunit *test)
+{
+	static struct wq_clock clock = { .now = clock_now };
+	struct wq *q = queue_of_source(test, &(struct wq_params){ .clock = &clock }, NSEC_PER_SEC);
+	struct wq_source_key keys[MANY];
+	struct wq_stat st;
+	u32 ids[MANY];
+
+	fill_many(keys, ids);
+	clock_shows = 0;
+	wq_source_add_many(attached[0], keys, MANY);
+	clock_shows = NSEC_PER_SEC / 2;
+	wq_source_add_many(attached[0], keys, MANY - 1);
+	wq_source_add(attached[0], &ids[0], sizeof(u32), 0);
+	clock_shows = NSEC_PER_SEC;
+	wq_clock_tick(q);
+	wq_stats(q, &st);
+	KUNIT_EXPECT_EQ(test, st.ready, 1);
+	KUNIT_EXPECT_EQ(test, st.delayed, MANY - 1);
+	KUNIT_EXPECT_EQ(test, st.retries, 2 * MANY);
+	clock_shows = 3 * NSEC_PER_SEC / 2;
+	wq_clock_tick(q);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), MANY);
+	end_queue_of_source(q);
+}
+
+static void of_wq_source_add_many_each_key_without_room_is_in_the_mark(struct kunit *test)
+{
+	const struct wq_source_key keys[] = {
+		{ "t/a/1", 5, 4 }, { "t/a/2", 5, 4 }, { "t/a/1", 5, 4 }, { "t/b/1", 5, 4 },
+	};
+	struct wq *q = queue_of_source(test, &(struct wq_params){ .max_keys = 1 }, 0);
+	struct wq_item item;
+	struct wq_stat st;
+	int i;
+
+	wq_source_add_many(attached[0], keys, ARRAY_SIZE(keys));
+	wq_stats(q, &st);
+	KUNIT_EXPECT_EQ(test, st.ready, 1);
+	KUNIT_EXPECT_EQ(test, st.coalesced, 1);
+	KUNIT_EXPECT_EQ(test, st.state, WQ_STATE_RESCAN);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "t/a/1", 5), WQ_KEY_READY | WQ_KEY_DIRTY);
+	KUNIT_EXPECT_EQ(test, wq_get(q, &item, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_done(q, &item), 0);
+	for (i = 0; i < 3000 && atomic_read(&q->marked_sources); i++)
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "t/", 2), WQ_KEY_READY | WQ_KEY_DIRTY);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 1);
+	end_queue_of_source(q);
+}
+
 #define DEFERRED	(WQ_KEY_DISABLED | WQ_KEY_DIRTY)
 
 /* A queue with a source, whose key "a" is disabled. */
@@ -236,6 +361,20 @@ static void a_change_of_a_disabled_key_makes_it_ready_at_its_enable(struct kunit
 	KUNIT_EXPECT_EQ(test, st.dropped, 0);
 	KUNIT_EXPECT_EQ(test, st.disabled, 0);
 	KUNIT_EXPECT_EQ(test, atomic_read(&q->marked_sources), 0);
+	end_disabled_queue(q);
+}
+
+static void of_wq_source_add_many_a_disabled_key_is_ready_at_its_enable(struct kunit *test)
+{
+	const struct wq_source_key keys[] = { { "c", 1, 0 }, { "a", 1, 0 }, { "d", 1, 0 } };
+	struct wq *q = disabled_queue(test, NULL);
+
+	wq_source_add_many(attached[0], keys, ARRAY_SIZE(keys));
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), DEFERRED);
+	KUNIT_EXPECT_EQ(test, wq_num_ready(q), 2);
+	KUNIT_EXPECT_EQ(test, atomic_read(&q->marked_sources), 0);
+	KUNIT_EXPECT_EQ(test, wq_enable_key(q, "a", 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_query(q, "a", 1), WQ_KEY_READY | WQ_KEY_DIRTY);
 	end_disabled_queue(q);
 }
 
@@ -366,7 +505,11 @@ static struct kunit_case source_cases[] = {
 	KUNIT_CASE(a_kind_whose_name_is_taken_is_eexist),
 	KUNIT_CASE(the_ids_of_sources_start_again_and_leave_out_those_in_use),
 	KUNIT_CASE(a_source_that_has_ended_adds_no_key_and_drops_its_mark),
+	KUNIT_CASE(wq_source_add_many_adds_each_key_in_order),
+	KUNIT_CASE(wq_source_add_many_takes_the_latest_delay_as_wq_source_add_does),
+	KUNIT_CASE(of_wq_source_add_many_each_key_without_room_is_in_the_mark),
 	KUNIT_CASE(a_change_of_a_disabled_key_makes_it_ready_at_its_enable),
+	KUNIT_CASE(of_wq_source_add_many_a_disabled_key_is_ready_at_its_enable),
 	KUNIT_CASE(a_change_during_the_run_of_a_disabled_key_has_a_run_after_it),
 	KUNIT_CASE(cancel_disable_and_shutdown_drop_the_change_of_a_disabled_key),
 	KUNIT_CASE(a_change_of_a_disabled_key_keeps_its_highest_level),

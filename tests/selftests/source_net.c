@@ -344,6 +344,64 @@ TEST_F_TIMEOUT(net, of_routes_that_go_at_once_each_has_a_key_or_counts_as_failed
 	EXPECT_LE(WQ_KEY_READY, q_query(self->q, "route/"));
 }
 
+static int attach_with_prefix(int q, const char *prefix, __u32 tables)
+{
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+	struct wq_net_args args = { .tables = tables };
+
+	strcpy(op.prefix, prefix);
+	return attach_op(q, &op, "net", &args, sizeof(args));
+}
+
+/* Many of them are passed on in one array, to sources with other tables and other prefixes. */
+TEST_F_TIMEOUT(net, of_routes_that_go_at_once_each_source_has_the_keys_of_its_tables, LIMIT)
+{
+	enum { ROUTES = 100 };
+	int rules = q_private(100), full = q_private(1);
+	struct item item;
+	char key[64];
+	FILE *ip;
+
+	command("ip link add wqroutes type dummy");
+	command("ip link set wqroutes up");
+	ip = popen("ip -batch -", "w");
+	ASSERT_NE(NULL, ip);
+	for (int i = 0; i < ROUTES; i++)
+		fprintf(ip, "route add 10.0.%d.0/24 dev wqroutes\n", i);
+	EXPECT_EQ(0, pclose(ip));
+	ASSERT_LT(0, attach_net(self->q, WQ_NET_ROUTE));
+	ASSERT_LT(0, attach_with_prefix(self->q, "one:", WQ_NET_ROUTE));
+	ASSERT_LT(0, attach_with_prefix(self->q, "the second:", WQ_NET_ROUTE));
+	ASSERT_LT(0, attach_with_prefix(rules, "r:", WQ_NET_RULE));
+	ASSERT_LT(0, attach_with_prefix(full, "f:", WQ_NET_ROUTE));
+	command("ip link del wqroutes");
+	for (int i = 0; i < ROUTES; i++) {
+		snprintf(key, sizeof(key), "one:route/main/10.0.%d.0/24", i);
+		EXPECT_TRUE(EVENTUALLY(q_query(self->q, key) >= WQ_KEY_READY));
+		snprintf(key, sizeof(key), "the second:route/main/10.0.%d.0/24", i);
+		EXPECT_TRUE(EVENTUALLY(q_query(self->q, key) >= WQ_KEY_READY));
+		snprintf(key, sizeof(key), "route/main/10.0.%d.0/24", i);
+		EXPECT_TRUE(EVENTUALLY(q_query(self->q, key) >= WQ_KEY_READY));
+	}
+	while (!q_get(self->q, &item, 0)) {
+		const char *route = strstr(item.key, "route/main/10.");
+		int i, end = 0;
+
+		if (route && (sscanf(route, "route/main/10.0.%d.0/24%n", &i, &end) != 1 || route[end]))
+			EXPECT_STREQ("a key of one of the routes", item.key);
+		q_done(self->q, &item);
+	}
+	command("ip rule add priority 77");
+	EXPECT_TRUE(next_is(rules, "r:rule/inet/77"));
+	/* One key had room. */
+	EXPECT_EQ(0, q_get(full, &item, 5 * SEC));
+	EXPECT_EQ(0, strncmp(item.key, "f:route/", 8));
+	EXPECT_LE(0, q_done(full, &item));
+	EXPECT_TRUE(next_is(full, "f:route/"));
+	close(rules);
+	close(full);
+}
+
 static bool next_is_of_command(int q, const char *run, const char *key)
 {
 	command(run);

@@ -511,7 +511,7 @@ int wq_rest_group(struct wq *q, const void *key, size_t len, s64 delay)
 {
 	struct wq_op op;
 
-	return wq_op_init(q, &op, key, len) ?: wq_rest_key(q, &op, delay, GFP_ATOMIC);
+	return wq_op_init(q, &op, key, len) ?: wq_rest_key(q, &op, delay, true, GFP_ATOMIC);
 }
 EXPORT_SYMBOL_GPL(wq_rest_group);
 

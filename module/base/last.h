@@ -6,7 +6,8 @@
  * fields, would take 16 bytes more of each entry.  So they are packed into the place of the start
  * when the run has ended:
  *
- *	bits 24 to 63	when the run ended, in WQ_LAST_TICK, modulo 36 years
+ *	bits 24 to 63	when the run ended, in WQ_LAST_TICK, modulo 36 years: 18 years or more of age
+ *			count as 0
  *	bits 9 to 23	how long it took: the first 15 bits of the number of ns,
  *	bits 3 to 8	and how many bits follow them
  *	bits 0 to 2	WQ_LAST_*
@@ -42,12 +43,13 @@ static inline u32 wq_last_result(u64 last)
 	return last & WQ_LAST_RESULT_MASK;
 }
 
-/* How long ago it ended, up to WQ_LAST_TICK - 1 too long. */
+/* How long ago it ended, up to WQ_LAST_TICK - 1 too long; 0 if the clock went back since then. */
 static inline s64 wq_last_age(u64 last, s64 now)
 {
 	const u64 years = BIT_ULL(64 - WQ_LAST_END_SHIFT + WQ_LAST_TICK_BITS) - 1;
+	u64 age = (now - (last >> WQ_LAST_END_SHIFT << WQ_LAST_TICK_BITS)) & years;
 
-	return (now - (last >> WQ_LAST_END_SHIFT << WQ_LAST_TICK_BITS)) & years;
+	return age > years / 2 ? 0 : age;
 }
 
 /* How long it took, too short by up to 1/16,384. */

@@ -240,7 +240,7 @@ int wq_verb_key(struct wq_call *call, void *arg)
 	if (!ret && what == WQ_DO_RESTORE)
 		ret = restore_key(q, &op, &args->info);
 	else if (!ret && what == WQ_DO_REST)
-		ret = wq_rest_key(q, &op, due, GFP_KERNEL_ACCOUNT);
+		ret = wq_rest_key(q, &op, due, wq_call_by_owner(call), GFP_KERNEL_ACCOUNT);
 	else if (!ret)
 		ret = what == WQ_DO_DISABLE ? disable_key(call, &op, &args->info) :
 					      wq_key_do(q, call->c, &op, what, &args->info);

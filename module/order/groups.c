@@ -549,15 +549,20 @@ void wq_groups_end_waits(struct wq_groups *gs, unsigned int n)
 		wq_groups_rest(gs, group_of_name(wq_heap_last(h)), 0, 0);
 }
 
-/* An entry of wq.requeued, which is in no list, becomes the first of its group. */
-void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e)
+/*
+ * An entry of wq.requeued, which is in no list, becomes the first of its group.  In a queue that
+ * keeps times, it is the first of all ready entries only if it is the oldest one.
+ */
+void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e, bool timed)
 {
+	struct wq_entry *oldest = gs->nr_ready ? groups_oldest(gs) : NULL;
 	struct wq_group *g = group_of(e);
 
 	timed_release(gs, e);
 	timed_push(gs, e);
 	list_move(&e->link, &g->ready);
-	list_move(&wq_rank_of(e)->ready, &gs->ready);
+	if (!timed || !oldest || wq_times_of(e)->since <= wq_times_of(oldest)->since)
+		list_move(&wq_rank_of(e)->ready, &gs->ready);
 }
 
 /*

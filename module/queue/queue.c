@@ -337,8 +337,10 @@ void wq_purge(struct wq *q, bool ended)
 		q->ended = ended;
 		q->purged = true;
 		wq_end_drain(&cs, WQ_END_OF_QUEUE);
-		if (q->grouped)
+		if (q->grouped) {
 			wq_groups_end_waits(q->policy_data, WQ_BATCH);
+			wq_set_gate(q);
+		}
 		for (i = wq_evict_idle(&cs, WQ_BATCH); i < WQ_BATCH; i++) {
 			e = wq_any(&cs);
 			if (!e)

@@ -100,6 +100,7 @@ struct wq {
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */
 	u8 paused;			/* L: WQ_PAUSE_*; 0 after a shut down */
 	bool gated;			/* L: gets ask wq_may_start() */
+	bool hold_back;			/* L: keys of @requeued may have to, see wq_hold_back() */
 	bool no_map;			/* C: its creator chose that, or data caches alias */
 	u64 __percpu *coalesced;	/* adds that were coalesced */
 	const struct wq_policy_ops *policy; /* L: NULL: fifo; of groups see wq_set_gate() */

@@ -356,7 +356,7 @@ static void limit_wakes(struct wq_cs *cs)
 	if (ready <= most)
 		return;
 	cs->wakes.ready = most;
-	blocked = wq_nr_blocked(cs->q, wq_start_time(cs));
+	blocked = wq_nr_blocked(cs->q, wq_start_time(cs)) - wq_blocked_by_rest(cs->q);
 	/* If these are the first blocked keys, a read may release them, as in wq_push_order(). */
 	if (cs->q->polled_reads && blocked && blocked <= ready - most)
 		cs->wakes.others |= WQ_WAKE_READERS;
@@ -380,9 +380,9 @@ static void watch_groups(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	/* If there may be more of these keys, one getter looks again. */
-	if (q->nr_requeued && wq_hold_back(q))
+	if (q->hold_back && wq_hold_back(q))
 		cs->wakes.ready = min(cs->wakes.ready + !!q->nr_requeued, wq_nr_available(cs));
-	if (wq_groups_due(q) < q->armed)
+	if (wq_groups_due(q) < q->armed && !q->ended)
 		arm_late(cs, wq_groups_due(q));
 }
 

@@ -10,7 +10,7 @@
  *
  *  - it is in the heap of its order, see order/groups.c, and its ready keys are blocked,
  *  - its keys that were given back are ahead of the others of the group, and not of all others,
- *    see wq_hold_back(),
+ *    see wq_hold_back().  The one that was given back last is the first one,
  *  - it exists, also without keys.  So at most max_keys groups of a queue rest.  Their memory
  *    belongs to that of the queue, and so it is charged to the queue's user.
  *
@@ -25,6 +25,7 @@
 #include <linux/overflow.h>
 
 #include "state/rest.h"
+#include "state/state.h"
 #include "state/trace.h"
 
 /* Let a group rest until a time.  Wake waiters for what that makes available. */
@@ -35,7 +36,11 @@ static void set_until(struct wq_cs *cs, struct wq_group *g, s64 until)
 
 	wq_assert_locked(cs);
 	wq_groups_rest(q->policy_data, g, until, wq_now(cs));
+	q->hold_back = q->nr_requeued;
 	wq_set_gate(q);
+	/* The group may have had no keys, and be gone. */
+	if (unlikely(q->mem.bytes < q->share.least))
+		wq_shrink_share(cs);
 	cs->wakes.ready += max(wq_nr_available(cs), before) - before;
 	/*
 	 * A read may release blocked keys by the end of its file's last run, or find that run's key

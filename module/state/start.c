@@ -207,7 +207,9 @@ s64 wq_groups_due(const struct wq *q)
 
 /*
  * A key that was given back and whose group waits for a time becomes the first key of its group.
- * Handles up to WQ_BATCH keys that were given back, and returns how many of them wait.
+ * Handles up to WQ_BATCH keys that were given back, and returns how many of them wait.  If some do,
+ * the end of the next hold looks at the next ones.  A get that finds such a key as the first one
+ * does so, too, see wq_get_behind().
  */
 u32 wq_hold_back(struct wq *q)
 {
@@ -228,8 +230,9 @@ u32 wq_hold_back(struct wq *q)
 		list_del(&e->link);
 		q->nr_requeued--;
 		wq_entry_set_state(e, e->state & ~ENTRY_REQUEUED);
-		wq_groups_hold_back(q->policy_data, e);
+		wq_groups_hold_back(q->policy_data, e, q->timed);
 	}
+	q->hold_back = q->nr_requeued && before > q->nr_requeued;
 	return before - q->nr_requeued;
 }
 

@@ -411,7 +411,9 @@ void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	/* See wq_hold_back(). */
 	if (unlikely(q->watched & WQ_WATCH_GROUPS) && wq_group_waits(wq_groups_of(e))) {
 		wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY);
-		wq_groups_hold_back(q->policy_data, e);
+		wq_groups_hold_back(q->policy_data, e, q->timed);
+		/* Its place or its token may be for another key, see limit_wakes(). */
+		cs->wakes.ready += !!(q->watched & WQ_WATCH_STARTS);
 		return;
 	}
 	wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY | ENTRY_REQUEUED);

@@ -21,6 +21,8 @@ static int rest_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	if (!op->group.len)
 		op->group = wq_group_name(gs, &q->hash, op->key, op->len);
 	g = wq_groups_get(gs, op->group, op->key, false, NULL, gfp);
+	if (!g && !(op->flags & OP_REST))
+		return -ENOENT;
 	ret = wq_check_rest(cs, g, op->delay);
 	if (ret || (!g && op->delay <= 0))
 		return ret;
@@ -39,11 +41,12 @@ static int rest_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
  * @q: the queue
  * @op: the key, which the queue need not know
  * @delay: for how long, ns; 0 or less: a rest ends
+ * @make: whether the group can be one without keys
  * @gfp: how to allocate memory
  *
- * Return: 0, or an error of wq_rest_group().
+ * Return: 0; -ENOENT: it is one; or an error of wq_rest_group().
  */
-int wq_rest_key(struct wq *q, const struct wq_op *op, s64 delay, gfp_t gfp)
+int wq_rest_key(struct wq *q, const struct wq_op *op, s64 delay, bool make, gfp_t gfp)
 {
 	static const struct wq_batch_step step = { .apply = rest_one, .inserts = true };
 	struct wq_op rest = *op;
@@ -52,6 +55,7 @@ int wq_rest_key(struct wq *q, const struct wq_op *op, s64 delay, gfp_t gfp)
 	if (!q->grouped)
 		return -EOPNOTSUPP;
 	rest.delay = delay;
+	rest.flags = make ? OP_REST : 0;
 	wq_batch_apply(&b, &step);
 	return rest.result;
 }

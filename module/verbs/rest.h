@@ -7,6 +7,6 @@
 
 #include "state/op.h"
 
-int wq_rest_key(struct wq *q, const struct wq_op *op, s64 delay, gfp_t gfp);
+int wq_rest_key(struct wq *q, const struct wq_op *op, s64 delay, bool make, gfp_t gfp);
 
 #endif /* _WQ_VERBS_REST_H */

@@ -75,6 +75,7 @@ static void restore_requeued(struct wq_cs *cs, struct wq_entry *e, s8 level)
 		wq_priority_raise(e, level);
 	list_add_tail(&e->link, &q->requeued);
 	q->nr_requeued++;
+	q->hold_back = q->grouped;
 	q->adds++;
 	cs->wakes.ready++;
 	wq_trace_add(q, e, false);

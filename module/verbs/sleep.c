@@ -110,6 +110,23 @@ static int look_in_vain(struct wq *q, const struct wq_consumer *c)
 	return ret ?: -EAGAIN;
 }
 
+/*
+ * wq_try_get().  Groups whose rest ends without keys make none ready, so more of them than a hold
+ * handles can hide a key that is due.  A get that is to wait handles them @all.
+ */
+static int try_get(struct wq *q, const struct wq_consumer *c, bool all,
+		   int (*get)(struct wq_cs *cs, void *arg), void *arg)
+{
+	int ret = wq_try_get(q, c, get, arg);
+
+	/* Holds of the lock change other bits at any time.  An old value is that of a get before. */
+	if (ret != -EAGAIN || !(data_race(READ_ONCE(q->watched)) & WQ_WATCH_GROUPS))
+		return ret;
+	while (wq_catch_up_some(q) && all && !signal_pending(current))
+		;
+	return wq_try_get(q, c, get, arg);
+}
+
 static int get_look(void *arg)
 {
 	const struct wq_get_wait *g = arg;
@@ -118,7 +135,7 @@ static int get_look(void *arg)
 	/* The signal may end or stop the task, so it takes no key. */
 	if (signal_pending(current))
 		return -ERESTARTSYS;
-	ret = wq_try_get(g->q, g->c, g->get, g->arg);
+	ret = try_get(g->q, g->c, true, g->get, g->arg);
 	return ret == -EAGAIN ? look_in_vain(g->q, g->c) : ret;
 }
 
@@ -234,7 +251,7 @@ bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_tab
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
-	int ret = wq_try_get(q, c, get, arg);
+	int ret = try_get(q, c, false, get, arg);
 
 	return ret != -EAGAIN || !deadline ? ret : wq_get_slow(q, c, deadline, get, arg);
 }
@@ -273,6 +290,9 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 	__poll_t mask = 0;
 	struct wq_cs cs;
 
+	/* See try_get(). */
+	if (data_race(READ_ONCE(q->watched)) & WQ_WATCH_GROUPS)
+		wq_catch_up_some(q);
 	wq_lock(&cs, q);
 	if (!c->polled) {
 		c->polled = true;

@@ -24,6 +24,7 @@ int wq_entry_done(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op);
 int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 		     struct wq_entry **ep);
+int wq_get_behind(struct wq_cs *cs, struct wq_consumer *c, u32 room, struct wq_entry **ep);
 int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
 		 struct wq_entry **ep);
 int wq_get_one(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first, struct wq_entry **ep);
@@ -361,6 +362,7 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 {
 	struct wq *q = cs->q;
 	struct wq_entry *e;
+	bool requeued;
 
 	wq_assert_locked(cs);
 	if (unlikely(q->gated) && !wq_may_start(q, wq_start_time(cs)))
@@ -368,12 +370,12 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 	e = wq_first_ready(q);
 	if (!e)
 		return -EAGAIN;
+	requeued = e->state & ENTRY_REQUEUED;
+	if (unlikely(requeued) && q->grouped && wq_group_waits(wq_groups_of(e)))
+		return wq_get_behind(cs, c, room, ep);
 	if (unlikely(e->len > room))
 		return -EMSGSIZE;
-	if (unlikely(e->state & ENTRY_REQUEUED)) {
-		/* More of them wait than one hold looks at, see wq_hold_back(). */
-		if (q->grouped && wq_group_waits(wq_groups_of(e)))
-			return wq_get_order(cs, c, room, true, ep);
+	if (unlikely(requeued)) {
 		q->nr_requeued--;
 	} else {
 		q->nr_fifo--;

@@ -164,6 +164,11 @@ const struct row wq_rest_rows[] = {
 	    GROUPS_OF(1), ADD("a/1"), ADD("a/2"), GET("a/1"), REST("a/", SEC), IS(0),
 	    START("a", getter, WQ_FOREVER), SLEEPS("a"), PASS(SEC), STILL_WAITS("a"), DONE("a/1"),
 	    ENDS("a", 0), HAS_GOT("a", "a/2")),
+	ROW(key_that_waits_for_its_group_leaves_its_place_to_another_one,
+	    NEW_QUEUE(.max_processing = 1, .order = WQ_ORDER_DELIMITER, .order_arg = '/'),
+	    ADD("a/1"), STEP(hold, .key = "a/1"), ADD("b/1"), REST("a/", SEC), IS(0),
+	    START("a", getter, WQ_FOREVER), SLEEPS("a"), STEP(lose), ENDS("a", 0),
+	    HAS_GOT("a", "b/1")),
 	ROW(queue_without_a_thread_handles_the_times_of_groups,
 	    WITHOUT_THREAD, ADD("a/1"), REST("a/", SEC), IS(0), NOTHING_READY, CLOCK(SEC),
 	    STAT(resting_groups, 0), RUN("a/1")),
@@ -277,6 +282,36 @@ static void poller_that_has_read_a_key_wakes_at_the_end_of_its_groups_rest(struc
 	consumer_close(c);
 }
 
+/* Its read ends the only run that may go on.  Keys that a rest blocks are no reason to read. */
+static void poller_at_the_ceiling_wakes_for_a_key_beside_those_of_a_resting_group(struct kunit *test)
+{
+	struct wait_queue_entry w;
+	struct wq_consumer *c;
+	u8 key[8] = {};
+	struct wq_read r = { .key = key, .room = sizeof(key) };
+
+	queue_on_clock(test, (struct wq_params){
+		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .max_processing = 1,
+	});
+	c = consumer_open(queue(test));
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	r.c = c;
+	init_waitqueue_func_entry(&w, count_keys);
+	add(test, "a/1");
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
+	add(test, "b/1");
+	add(test, "b/2");
+	KUNIT_EXPECT_EQ(test, let_rest(test, "b/", SEC), 0);
+	add_wait_queue(queue_readers(queue(test)), &w);
+	KUNIT_EXPECT_EQ(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
+	key_wakes = 0;
+	add(test, "c/1");
+	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
+	KUNIT_EXPECT_NE(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
+	remove_wait_queue(queue_readers(queue(test)), &w);
+	consumer_close(c);
+}
+
 static void memory_of_groups_is_free_after_their_rest(struct kunit *test)
 {
 	u64 before = stats(test)->memory;
@@ -340,6 +375,7 @@ static struct kunit_case rest_cases[] = {
 	KUNIT_CASE(given_back_keys_beyond_a_hold_wait_too),
 	KUNIT_CASE(poll_does_not_report_keys_of_a_resting_group),
 	KUNIT_CASE(poller_that_has_read_a_key_wakes_at_the_end_of_its_groups_rest),
+	KUNIT_CASE(poller_at_the_ceiling_wakes_for_a_key_beside_those_of_a_resting_group),
 	KUNIT_CASE(memory_of_groups_is_free_after_their_rest),
 	KUNIT_CASE(each_allocation_of_a_rest_may_fail),
 	KUNIT_CASE(queue_can_be_destroyed_with_resting_groups),

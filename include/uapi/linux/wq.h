@@ -453,7 +453,8 @@ struct wq_limiter_spec {
  * @max_defer: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay ends
  *	at most this long after it began, or at its first end if that is later.  So a key that is
  *	added again and again is still run.  0: no bound
- * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order
+ * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order; while
+ *	their group rests, ahead of the others of the group only
  * @order_arg: PRIORITY: one get in each @order_arg is for the next lower priority that has keys, up
  *	to WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends
  *	the group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes
@@ -505,8 +506,8 @@ struct wq_limiter_spec {
  * are blocked: they count as ready, but no get takes them, and poll does not report them.  A key
  * stops counting when it is done or canceled, or when it failed because its run was lost again.
  * Then the group goes behind all others, and a waiting get takes its next key.  A key that was
- * given back counts against @group_limit until its next run ends.  The delimiter is part of the
- * group's name, so the key "a" is not in the group of "a/1".  After a shut down, gets wait for
+ * given back counts against @group_limit until its next run ends, but not if its group rests
+ * meanwhile.  The delimiter is part of the group's name, so the key "a" is not in the group of "a/1".  After a shut down, gets wait for
  * blocked keys, and a drain does so, too.  A consumer that holds the only keys of all groups must
  * end a run before it waits.  A group can rest until a time, see WQ_DO_REST.
  *
@@ -730,8 +731,8 @@ struct wq_reason_rec {
  * The key is done, its result is 0, and the retry counts in wq_stat.dropped.  GIVE_UP parks the
  * key, unless it is disabled.  REST lets the group rest.
  *
- * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After EINVAL and
- * ENOMEM the file still holds the key, if it did before:
+ * Errors of WQ_IOC_DONE for a key.  The key's state and failures are as before.  After EINVAL,
+ * ENOMEM, EOPNOTSUPP and ENOSPC the file still holds the key, if it did before:
  *  EINVAL     - the key's length is 0
  *             - its flags are not an outcome
  *             - its delay is not 0, and neither WQ_OUTCOME_AFTER nor WQ_OUTCOME_REST is set
@@ -910,9 +911,11 @@ struct wq_key_info {
  *                 blocked.  Adds, delays and runs in progress go on.  A later call replaces the
  *                 time, and one with 0 or less ends the rest.  A time beyond the end of the clock
  *                 never comes.  The queue need not know the key: a rest lasts while the group has
- *                 no key, too, and counts in the queue's memory.  It outlasts the process.  After
- *                 a shut down, gets and a drain wait for it.  A queue without groups has no group
- *                 that can rest: to pause all of its gets is for the owner, see WQ_IOC_PAUSE
+ *                 no key, too, and counts in the queue's memory.  If the queue knows no key of the
+ *                 group, the call is for the queue's owner and for CAP_FOWNER: other readers could
+ *                 fill the owner's memory.  A rest outlasts the process.  After a shut down, gets
+ *                 and a drain wait for it.  A queue without groups has no group that can rest: to
+ *                 pause all of its gets is for the owner, see WQ_IOC_PAUSE
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
@@ -929,7 +932,8 @@ struct wq_key_info {
  *  E2BIG      @key_len is above WQ_MAX_KEY
  *  ENOENT     the queue does not know the key; not for DISABLE, RESTORE and REST.  KICK: the key is
  *             not parked.  FORGET: a limiter's own count is reset.  LAST: nor does it know its last
- *             run
+ *             run.  REST: the queue knows no key of the group, and the caller is not its owner and
+ *             does not have CAP_FOWNER
  *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked.  REST: the queue
  *             has ended
  *  ENOSPC     DISABLE, RESTORE: as of WQ_IOC_ADD.  RESTORE: CAP_SYS_RESOURCE overrides user_bytes.
@@ -985,7 +989,7 @@ struct wq_list_rec {
  *	one hold of the lock added are equal.  IDLE: as WQ_DO_LAST.  GROUPS: list the groups that
  *	wait for a time.  The key of a record is the name of the group, due is ns until keys of the
  *	group are handed out again, lease is ns until its rest ends, or -1, and the other fields
- *	are 0
+ *	are 0.  The end of the clock stands for a rest that never ends
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end

@@ -30,6 +30,7 @@ let_through() { echo >&9; }
 
 cleanup() {
 	local mount=$dir/full process
+	[ ! -e "$dir/clock" ] || restore_clock
 	# a command whose worker was killed may wait for a line of a later test
 	for process in /proc/[0-9]*; do
 		[ ! "$process/fd/0" -ef $gate ] || kill -9 "${process#/proc/}"
@@ -3379,8 +3380,19 @@ test_ls_due_has_delayed_keys_in_order_with_their_local_time() {
 	reports 2 "--due lists keys of a queue" wq ls --due
 }
 
-# Set the clock, by seconds since 1970.
-set_clock() { date -u -s "@$1" >/dev/null; }
+# In us.
+uptime() { local up; read -r up _ </proc/uptime; echo $((10#${up/./} * 10000)); }
+
+# Set the clock, by seconds since 1970, until the test ends.
+set_clock() {
+	[ -e "$dir/clock" ] || echo $((${EPOCHREALTIME/[.,]/} - $(uptime))) >"$dir/clock"
+	date -u -s "@$1" >/dev/null
+}
+
+restore_clock() {
+	local us=$(($(<"$dir/clock") + $(uptime)))
+	date -u -s "@$((us / 1000000)).$(printf %06d $((us % 1000000)))" >/dev/null
+}
 
 test_run_periodic_follows_the_wall_clock_when_it_is_set() {
 	local worker began ahead left

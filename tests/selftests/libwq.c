@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -1680,6 +1682,43 @@ static void set_clock(int64_t ns)
 		perror("clock_settime");
 }
 
+/* Faults in the middle of the next calls of libwq, see ioctl() */
+static int adds, jumps, add_error;
+static int64_t jump;
+static void (*after_list)(int q);
+
+/* Each call of libwq: the clock jumps before an add, an add fails, or keys change after a list. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	void (*change)(int q) = after_list;
+	struct timespec ts;
+	va_list ap;
+	void *arg;
+	int ret;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (request == WQ_IOC_ADD) {
+		adds++;
+		if (jumps && jumps--) {
+			clock_gettime(CLOCK_REALTIME, &ts);
+			set_clock(ts.tv_sec * SEC + ts.tv_nsec + jump);
+		}
+		if (add_error) {
+			errno = add_error;
+			add_error = 0;
+			return -1;
+		}
+	}
+	ret = syscall(SYS_ioctl, fd, request, arg);
+	if (request == WQ_IOC_LIST && change) {
+		after_list = NULL;
+		change(fd);
+	}
+	return ret;
+}
+
 static bool was_set(int watch)
 {
 	struct pollfd p = { .fd = watch, .events = POLLIN };
@@ -1830,6 +1869,83 @@ TEST_F(clock, move_of_periodic_keys_that_fails_can_be_repeated)
 	ASSERT_EQ(0, wq_resume(self->q, WQ_PAUSE_ADDS));
 	EXPECT_EQ(1, wq_periodic_move(self->q, self->watch, &self->clock));
 	EXPECT_EQ(240, minutes_left(self->q, "a@at=15:00"));
+}
+
+TEST_F(clock, move_of_periodic_keys_goes_on_after_a_key_for_which_there_is_no_room)
+{
+	ASSERT_EQ(1, wq_periodic_add(self->q, "a@at=15:00", 10, 0));
+	ASSERT_EQ(1, wq_periodic_add(self->q, "b@at=15:00", 10, 0));
+	set_clock(NOON - HOUR);
+	adds = 0;
+	add_error = ENOSPC;
+	EXPECT_EQ(-ENOSPC, ret_of(wq_periodic_move(self->q, self->watch, &self->clock)));
+	EXPECT_EQ(2, adds);
+	/* the repeat is for the key that is left */
+	EXPECT_EQ(1, wq_periodic_move(self->q, self->watch, &self->clock));
+	EXPECT_EQ(240, minutes_left(self->q, "a@at=15:00"));
+	EXPECT_EQ(240, minutes_left(self->q, "b@at=15:00"));
+}
+
+static void cancel(int q)
+{
+	wq_cancel(q, "a@at=15:00", 10);
+}
+
+/* Another consumer has moved it, and has run it. */
+static void run_at_once(int q)
+{
+	struct wq_item item;
+
+	wq_add_after(q, "a@at=15:00", 10, 0, WQ_ADD_DROP_DELAY);
+	if (wq_get(q, &item, WQ_NOWAIT) || wq_periodic_begin(q, &item) != 1 || wq_done(q, &item) < 0)
+		perror("run");
+}
+
+TEST_F(clock, move_leaves_a_periodic_key_that_changed_after_the_list)
+{
+	ASSERT_EQ(1, wq_periodic_add(self->q, "a@at=15:00", 10, 0));
+	set_clock(NOON + 4 * HOUR);
+	after_list = run_at_once;
+	EXPECT_EQ(0, wq_periodic_move(self->q, self->watch, &self->clock));
+	EXPECT_EQ(23 * 60, minutes_left(self->q, "a@at=15:00"));
+	set_clock(NOON);
+	after_list = cancel;
+	EXPECT_EQ(0, wq_periodic_move(self->q, self->watch, &self->clock));
+	EXPECT_EQ(-ENOENT, minutes_left(self->q, "a@at=15:00"));
+}
+
+TEST_F(clock, periodic_key_is_due_by_the_clock_that_is_set_during_its_add)
+{
+	static const int hours[] = { 1, -1 };
+	struct wq_item item;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		jump = hours[i] * HOUR;
+		set_clock(NOON);
+		jumps = 1;
+		ASSERT_EQ(1, wq_periodic_add(self->q, "a@at=15:00", 10, 0));
+		EXPECT_EQ((3 - hours[i]) * 60, minutes_left(self->q, "a@at=15:00"));
+		ASSERT_EQ(1, wq_add_after(self->q, "a@at=15:00", 10, 0, WQ_ADD_DROP_DELAY));
+		ASSERT_EQ(0, wq_get(self->q, &item, WQ_NOWAIT));
+		set_clock(NOON);
+		jumps = 1;
+		ASSERT_EQ(1, wq_periodic_begin(self->q, &item));
+		ASSERT_EQ(0, ret_of(wq_done(self->q, &item)));
+		EXPECT_EQ((3 - hours[i]) * 60, minutes_left(self->q, "a@at=15:00"));
+		ASSERT_LE(0, wq_cancel(self->q, "a@at=15:00", 10));
+	}
+	/* it waits for a retry */
+	ASSERT_EQ(1, wq_add_after(self->q, "a@at=15:00", 10, 10 * MINUTE, 0));
+	jumps = 1;
+	ASSERT_EQ(0, wq_periodic_add(self->q, "a@at=15:00", 10, 0));
+	EXPECT_EQ(10, minutes_left(self->q, "a@at=15:00"));
+	/* the clock is set again and again */
+	adds = 0;
+	jumps = 100;
+	ASSERT_EQ(1, wq_periodic_add(self->q, "b@at=15:00", 10, 0));
+	jumps = 0;
+	EXPECT_EQ(3, adds);
 }
 
 TEST_HARNESS_MAIN

@@ -921,7 +921,8 @@ int wq_periodic_watch(void);
  *
  * A worker calls it first, and when @watch is readable.  A key whose due time has passed is ready
  * at once.  A key that waits for a retry stays, but not beyond its due time.  The first call moves
- * keys only to earlier times.  If a key is delayed, the call lists all keys of the queue.
+ * keys only to earlier times.  If a key is delayed, the call lists all keys of the queue.  If a run
+ * of a key begins at the moment of its move, the key can run twice for one due time.
  *
  * Return: number of keys that were moved.  After an error, a repeat moves the others.
  */

@@ -261,23 +261,59 @@ int64_t wq_periodic_due(const void *key, size_t len, int64_t now)
 	return next_due(&s, key, len, now, &last);
 }
 
+/* By how much the wall clock is ahead of the clock of delays: a set or a suspend changes that. */
+static int64_t clock_offset(void)
+{
+	return time_of(CLOCK_REALTIME) - time_of(CLOCK_MONOTONIC);
+}
+
+/*
+ * Add a key, delayed until it is due next after @now, which is that of the last try.  If the clock
+ * is set between a read of it and the add, a move of all keys can end before the add and so miss
+ * the key.  So the add is repeated.  A delay that the key had before stays for the move, because
+ * it can be that of a retry.  A cancel between two tries is undone.
+ */
+static int add_until_due(int q, const struct schedule *s, const char *key, size_t len, int priority,
+			 int64_t *now, int64_t *last)
+{
+	int ret = -1, result, tries = 3;
+	int64_t offset, change, due;
+
+	do {
+		offset = clock_offset();
+		*now = time_of(CLOCK_REALTIME);
+		due = next_due(s, key, len, *now, last);
+		result = wq_add_priority(q, key, len, priority, due - *now,
+					 ret > 0 ? WQ_ADD_TAKE_LATEST : 0);
+		/* If a later try fails, the key was added all the same. */
+		if (ret < 0)
+			ret = result;
+		change = clock_offset() - offset;
+	} while (result >= 0 && --tries && (change >= SEC || change <= -SEC));
+	return ret;
+}
+
 int wq_periodic_add(int q, const void *key, size_t len, int priority)
 {
-	int64_t now = time_of(CLOCK_REALTIME), due = wq_periodic_due(key, len, now);
+	int64_t now, last;
+	struct schedule s;
 
-	return due < 0 ? -1 : wq_add_priority(q, key, len, priority, due - now, 0);
+	if (!parse(key, len, &s)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return add_until_due(q, &s, key, len, priority, &now, &last);
 }
 
 int wq_periodic_begin(int q, const struct wq_item *item)
 {
-	int64_t now = time_of(CLOCK_REALTIME), last, most;
+	int64_t now, last, most;
 	struct schedule s;
 	int ret;
 
 	if (!parse(item->key, item->len, &s))
 		return 1;
-	ret = wq_add_priority(q, item->key, item->len, item->priority,
-			      next_due(&s, item->key, item->len, now, &last) - now, 0);
+	ret = add_until_due(q, &s, item->key, item->len, item->priority, &now, &last);
 	if (ret < 0)
 		return errno == ESHUTDOWN || errno == EBUSY ? 1 : -1;
 	/* A key that still had its delay has this run for another reason than its due time. */
@@ -305,55 +341,89 @@ int wq_periodic_watch(void)
 	return fd;
 }
 
-/* Move a key whose delay ends at another time than it is due.  1: moved; 0: not; -1: errno. */
-static int move_key(int q, const struct wq_view *v, int64_t before)
+/*
+ * Whether a key has to move, because its delay ends at another time than it is due: by an add with
+ * @delay and @flags.
+ */
+static bool must_move(const struct wq_view *v, const struct wq_key_info *info, int64_t before,
+		      int64_t *delay, unsigned int *flags)
 {
 	int64_t now = time_of(CLOCK_REALTIME), next = wq_periodic_due(v->key, v->len, now);
-	int64_t due = -1, end = time_of(CLOCK_MONOTONIC) + before, delay = next - now;
-	int64_t late = v->info.due - delay;
-	unsigned int flags = WQ_ADD_TAKE_LATEST;
+	int64_t due = -1, end = time_of(CLOCK_MONOTONIC) + before, late;
 
-	if (next < 0 || (late < SEC && late > -SEC))
-		return 0;
+	*delay = next - now;
+	*flags = WQ_ADD_TAKE_LATEST;
+	if (info->due < 0 || next < 0)
+		return false;
+	late = info->due - *delay;
+	if (late < SEC && late > -SEC)
+		return false;
 	/* The due time that the delay was for; none, if it is that of a retry. */
-	if (before && v->info.due < 2 * MAX_DAYS * DAY * SEC) {
-		end += v->info.due;
+	if (before && info->due < 2 * MAX_DAYS * DAY * SEC) {
+		end += info->due;
 		due = wq_periodic_due(v->key, v->len, end - SEC);
 	}
-	if (due < 0 || due > end + SEC) {
-		if (late < 0)
-			return 0;
-	} else if (due <= now) {
-		delay = 0;
-		flags = WQ_ADD_DROP_DELAY;
+	if (due < 0 || due > end + SEC)
+		return late > 0;
+	if (due <= now) {
+		*delay = 0;
+		*flags = WQ_ADD_DROP_DELAY;
 	}
-	return wq_add_priority(q, v->key, v->len, v->info.priority, delay, flags) < 0 ? -1 : 1;
+	return true;
+}
+
+/*
+ * 1: moved; 0: not; -1: errno.  The list can be older than a cancel, or than a run of the key,
+ * which has added it again.  So the state of the key is read once more.  No call compares and adds.
+ * If a run of the key begins between the query and the add, the key can run twice for one due time,
+ * and a cancel between them is undone.  No run is lost: runs are at least once.
+ */
+static int move_key(int q, const struct wq_view *v, int64_t before)
+{
+	struct wq_key_info info;
+	unsigned int flags;
+	int64_t delay;
+
+	if (!must_move(v, &v->info, before, &delay, &flags))
+		return 0;
+	if (wq_query_info(q, v->key, v->len, &info))
+		return errno == ENOENT ? 0 : -1;
+	if (!must_move(v, &info, before, &delay, &flags))
+		return 0;
+	return wq_add_priority(q, v->key, v->len, info.priority, delay, flags) < 0 ? -1 : 1;
 }
 
 int wq_periodic_move(int q, int watch, int64_t *clock)
 {
 	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0, ends;
+	int n = 0, ret, failed = 0;
 	struct wq_stat st;
 	struct wq_view v;
-	int n = 0, ret;
 	int64_t now;
 
 	/* First, so that a set of the clock from now on is seen later. */
 	ret = watch < 0 ? 0 : read(watch, &ends, sizeof(ends));
 	if (ret < 0 && errno != ECANCELED && errno != EAGAIN)
 		return -1;
-	now = time_of(CLOCK_REALTIME) - time_of(CLOCK_MONOTONIC);
+	now = clock_offset();
 	ret = wq_stat(q, &st);
 	for (bool more = st.delayed; !ret && more; more = cursor) {
 		ret = wq_list(q, &b, 0, &cursor) < 0 && errno != EINTR ? -1 : 0;
 		while (!ret && wq_items_next(&b, &v)) {
 			ret = v.info.due < 0 ? 0 : move_key(q, &v, *clock);
 			n += ret > 0;
-			ret = ret < 0 && errno != EBUSY ? -1 : 0;
+			/* Other keys can have room.  A key that is disabled has no delay. */
+			if (ret < 0 && errno == ENOSPC)
+				failed = errno;
+			ret = ret < 0 && errno != ENOSPC && errno != EBUSY ? -1 : 0;
 		}
 	}
 	wq_items_free(&b);
+	if (!ret && failed) {
+		errno = failed;
+		ret = -1;
+	}
 	if (!ret)
 		*clock = now;
 	return ret ? -1 : n;

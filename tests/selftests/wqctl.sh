@@ -3419,6 +3419,69 @@ test_run_periodic_follows_the_wall_clock_when_it_is_set() {
 	is runs k "$(words <"$dir/ran")"
 }
 
+# watches PID: it follows the clock
+watches() { [[ $(ls -l "/proc/$1/fd") = *timerfd* ]]; }
+
+# ticks PID: 10 ms each that it ran
+ticks() { local stat; read -r -a stat <"/proc/$1/stat"; echo $((stat[13] + stat[14])); }
+
+# left_at_most KEY SECONDS: the key is due by then
+left_at_most() { [ "$(wq show --json $q "$1" | jq '.due_ns / 1e9 | floor')" -le "$2" ]; }
+
+test_run_periodic_follow_waits_for_a_queue_that_is_gone_and_moves_its_keys() {
+	local worker before
+	queue
+	"$WQCTL" run -q --follow --periodic $q -- true &
+	worker=$!
+	eventually watches $worker
+	succeeds wq unlink $q
+	set_clock $(($(date +%s) + 7200))
+	before=$(ticks $worker)
+	nap 2
+	among "ticks in 2 s" 0 60 $(($(ticks $worker) - before))
+	# so that it finds the key in the new queue
+	kill -STOP $worker
+	queue
+	wq add --after 10h $q k@every=1h
+	kill -CONT $worker
+	eventually left_at_most k@every=1h 3600
+	kill $worker
+	wait $worker
+}
+
+test_run_periodic_reports_once_that_keys_are_not_moved() {
+	local worker
+	queue
+	wq add --after 10h $q k@every=1h
+	wq pause --adds $q
+	"$WQCTL" run --periodic $q -- true 2>"$err" &
+	worker=$!
+	eventually printed "can't move periodic keys to their due times yet: adds are paused"
+	# longer than until two more tries
+	nap 2.5
+	is messages 1 "$(grep -c "can't move" "$err")"
+	wq resume $q
+	eventually left_at_most k@every=1h 3600
+	kill $worker
+	wait $worker
+}
+
+test_run_periodic_reports_that_it_can_not_follow_the_clock() {
+	local worker
+	queue
+	wq add --after 10h $q k@every=1h
+	SHIM=signals LD_PRELOAD=${0%/*}/shim/wqctl_shim.so \
+		"$WQCTL_SHARED" run --periodic $q -- true 2>"$err" &
+	worker=$!
+	eventually printed "can't follow the wall clock: Too many open files"
+	eventually left_at_most k@every=1h 3600
+	succeeds wq add --wait $q plain
+	! watches $worker || fail "expected no timer file"
+	kill $worker
+	wait $worker
+	is messages 1 "$(grep -c "can't follow" "$err")"
+}
+
 test_run_periodic_runs_a_key_when_it_is_due_and_passes_its_name() {
 	local worker
 	queue

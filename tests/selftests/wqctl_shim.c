@@ -6,6 +6,7 @@
  *	memory	each done fails twice before it succeeds, and the second fork fails
  *	fork	the first 20 forks of a process fail
  *	pipe	the second pipe of a process, that of --outcome-fd, can't be made at first
+ *	signals	no file of signals can be opened
  *	clone	the second and the third worker of wqctl run can't be started
  *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
  *	again	at each list of keys such a queue is removed and made again
@@ -29,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -96,6 +98,14 @@ int chown(const char *path, uid_t uid, gid_t gid)
 		return -1;
 	}
 	return counted(SYS_chown, (long)path, uid, gid, 0);
+}
+
+int signalfd(int fd, const sigset_t *mask, int flags)
+{
+	if (!shim("signals"))
+		return syscall(SYS_signalfd4, fd, mask, _NSIG / 8, flags);
+	errno = EMFILE;
+	return -1;
 }
 
 /* The owner of a queue interferes while another process reads its keys. */

@@ -341,37 +341,65 @@ static bool is_repeated(const siginfo_t *info)
 	return false;
 }
 
-/* Move periodic keys to their due times.  Return whether to try again, as adds may be paused. */
-static bool move_keys(int q, int watch)
+/* Move periodic keys to their due times.  Return whether to try again. */
+static bool move_keys(int q)
 {
 	static int64_t clock;
+	static bool reported;
 	/* With --follow the parent keeps no file open. */
 	int to = q >= 0 ? q : wq_open(args->queue, O_RDWR, 0, 0);
-	bool again = to >= 0 && (q >= 0 || has_owner(to, QUEUE)) &&
-		     wq_periodic_move(to, watch, &clock) < 0 &&
-		     (errno == EHOSTDOWN || errno == ENOMEM);
+	bool again = true;
 
+	/* If there is none, or it is another user's, there may be a new one later. */
+	if (to >= 0 && (q >= 0 || has_owner(to, QUEUE))) {
+		again = wq_periodic_move(to, -1, &clock) < 0 && errno != ESHUTDOWN &&
+			errno != EIDRM;
+		if (again && !reported && !args->quiet)
+			complain(args, "can't move periodic keys to their due times yet");
+		reported = again;
+	}
 	if (to >= 0 && q < 0)
 		close(to);
 	return again;
+}
+
+/* Open a file that is readable when a signal comes, and one after a set of the clock. */
+static void follow_clock(struct pollfd *fds)
+{
+	fds[0].fd = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (fds[0].fd >= 0)
+		fds[1].fd = wq_periodic_watch();
+	if (fds[1].fd < 0)
+		message("can't follow the wall clock: %s; if it is set, a periodic key can be late or early once",
+			strerror(errno));
 }
 
 /* sigtimedwait() of the signals.  With --periodic, a set of the clock ends the wait, too. */
 static int wait_signal(int q, siginfo_t *info, const struct timespec *timeout)
 {
 	static const struct timespec none, second = { .tv_sec = 1 };
-	static struct pollfd fds[2] = { { .fd = -1, .events = POLLIN }, { .events = POLLIN } };
-	static bool again = true;
+	static struct pollfd fds[2] = {
+		{ .fd = -1, .events = POLLIN }, { .fd = -1, .events = POLLIN },
+	};
+	static int64_t next = -1;	/* when to move the keys; INT64_MAX: if the clock is set */
+	uint64_t ends;
 
-	if (args->periodic && fds[0].fd < 0) {
-		fds[0].fd = signalfd(-1, &signals, SFD_CLOEXEC);
-		fds[1].fd = wq_periodic_watch();
+	if (!args->periodic)
+		return sigtimedwait(&signals, info, timeout);
+	if (next < 0) {
+		follow_clock(fds);
+		next = 0;
 	}
+	/* Read it even if no key can be moved.  Otherwise it stays readable, and no wait waits. */
+	if (fds[1].revents && read(fds[1].fd, &ends, sizeof(ends)) < 0)
+		next = 0;
+	if (now_ns() >= next)
+		next = move_keys(q) ? now_ns() + NSEC_PER_SEC : INT64_MAX;
+	if (next < INT64_MAX && !timeout)
+		timeout = &second;
 	if (fds[0].fd < 0)
 		return sigtimedwait(&signals, info, timeout);
-	if (again || fds[1].revents)
-		again = move_keys(q, fds[1].fd);
-	ppoll(fds, 2, again && !timeout ? &second : timeout, NULL);
+	ppoll(fds, 2, timeout, NULL);
 	return sigtimedwait(&signals, info, &none);
 }
 

@@ -330,7 +330,7 @@ static void memory_of_groups_is_free_after_their_rest(struct kunit *test)
 	pass(test, 2 * SEC);
 	KUNIT_EXPECT_EQ(test, stats(test)->resting_groups, 0U);
 	/* The table and the heap keep a little. */
-	KUNIT_EXPECT_LT(test, stats(test)->memory, before + 65536);
+	KUNIT_EXPECT_LT(test, stats(test)->memory, before + 24576);
 }
 
 static void each_allocation_of_a_rest_may_fail(struct kunit *test)

@@ -984,9 +984,103 @@ test_run_rest_status_lets_the_group_of_a_key_rest() {
 	status 1 wq run --once --max-retries 0 --rest-status 75 $q -- sh -c '
 		[ "$1" = b/1 ] || [ -e "$0.twice" ] || { : >"$0.twice"; echo 50ms >&2; exit 75; }
 		[ "$1" != b/1 ] || { echo soon >&2; exit 75; }' "$dir/ran"
-	prints "its last line of standard error is no time such as 30s: its keys failed"
+	prints "its last line of standard error is 'soon', and no time above 0 such as 30s: its keys failed"
 	is "parked, failures" "1 0" "$(stats parked failures)"
 	reports 2 "--rest-for needs --rest-status" wq run --rest-for 1s $q -- true
+}
+
+test_run_rest_status_reads_the_time_of_the_last_line_once() {
+	queue --order groups:/
+	wq add $q a/1
+	status 0 wq run -q --once --max-retries 0 --rest-status 75 $q -- sh -c '
+		[ ! -e "$0" ] || exit 0; : >"$0"; printf "50ms \t\r\n" >&2; exit 75' "$dir/ran"
+	is "failures, keys" "0 0" "$(stats failures keys)"
+	local line
+	for line in 0 0s ' ' '' '\033[1s'; do
+		wq add $q a/1 b/1
+		status 1 wq run -q --once --batch all --max-retries 0 --rest-status 75 $q -- \
+			sh -c 'printf "$0\n" >&2; exit 75' "$line"
+		is "parked" 2 "$(stats parked)"
+		[ "$(grep -c 'no time above 0' "$err")" = 1 ] || fail "expected one message, seen" "$(<"$err")"
+		wq cancel $q a/1 b/1 >/dev/null
+	done
+	wq add $q a/1
+	status 1 wq run -q --once --max-retries 0 --rest-status 75 $q -- \
+		sh -c 'printf "\033[1s\n" >&2; exit 75'
+	prints "its last line of standard error is '\\033[1s', and no time above 0"
+	wq kick $q a/1 >/dev/null
+	"$WQCTL" run -q --rest-status 75 $q -- sh -c 'echo 99999999999999h >&2; exit 75' 2>/dev/null &
+	eventually has_rest
+	kill $!
+	wait $!
+	status 0 wq groups --json $q
+	holds 'map(.rest_ns) | . == map(select(. > 3600e9 and . <= 86400e9))'
+}
+has_rest() { [ "$(stats resting_groups)" = 1 ]; }
+
+test_run_rest_status_is_not_for_keys_of_which_the_command_wrote() {
+	queue --order groups:/
+	wq add $q a/1 b/1
+	status 1 wq run -q --once --batch all --max-retries 0 --outcome-fd 3 --rest-status 75 \
+		--rest-for 50ms $q -- sh -c '[ ! -e "$0" ] || exit 0; : >"$0"; echo "retry a/1" >&3; exit 75' "$dir/ran"
+	is "parked, keys" "1 1" "$(stats parked keys)"
+	is "state" "parked,failed failures 1" "$(state $q a/1 | words)"
+}
+
+test_run_outcome_fd_rest_of_no_time_is_a_failure() {
+	queue --order groups:/
+	wq add $q a/1
+	status 1 wq run -q --once --max-retries 0 --outcome-fd 3 $q -- sh -c 'echo "rest 0 $1" >&3' sh
+	prints "the command wrote 'rest 0 a/1' to descriptor 3, and the time of a rest is above 0, so the key failed"
+	is "parked" 1 "$(stats parked)"
+}
+
+test_run_reports_a_key_that_a_shut_down_drops_instead_of_its_rest() {
+	local outcome
+	for outcome in 'exit 75' 'echo "after 1h $1" >&3' 'echo "rest 1h $1" >&3'; do
+		queue --order groups:/
+		wq add $q a/1
+		status 1 wq run --outcome-fd 3 --rest-status 75 --rest-for 1h $q -- \
+			sh -c '"$0" shutdown "$WQ_QUEUE"; '"$outcome" "$WQCTL"
+		prints "key 'a/1': dropped, because the queue was shut down, or the key disabled"
+		prints ", 1 dropped"
+		wq unlink $q
+	done
+}
+
+test_run_counts_the_retries_that_a_shut_down_drops_after_a_rest() {
+	queue --limiter fast-slow:1ms:1h:1
+	wq add $q a
+	"$WQCTL" run --rest-status 75 --rest-for 1ms $q -- sh -c '[ "$1" = a ] || exit 1
+		echo >>"$0"; [ "$(wc -l <"$0")" != 1 ] || exit 1; [ "$(wc -l <"$0")" != 2 ] || exit 75' \
+		"$dir/ran" 2>"$err" &
+	eventually file_has "$dir/ran" 3
+	wq add $q b
+	eventually has_failed 3
+	wq shutdown $q 2>/dev/null
+	wait $!
+	is status 1 $?
+	prints "the queue has no groups; its keys wait without their groups"
+	prints "dropped 1 key that waited for a retry, because the queue is shut down"
+}
+has_failed() { [ "$(stats failures delayed)" = "$1 1" ]; }
+
+test_run_once_waits_for_its_own_rests() {
+	queue
+	wq add $q a
+	status 0 wq run -q --once --rest-status 75 --rest-for 300ms $q -- sh -c '
+		echo >>"$0"; [ "$(wc -l <"$0")" != 1 ] || exit 75' "$dir/ran"
+	is runs 2 "$(wc -l <"$dir/ran")"
+	wq unlink $q
+	# a rest of another, and a delay
+	queue --order groups:/
+	wq rest $q z/ 1h
+	wq add --after 1h $q d/1
+	wq add $q a/1
+	status 0 wq run -q --once --rest-status 75 --rest-for 100ms $q -- sh -c '
+		echo >>"$0"; [ "$(wc -l <"$0")" != 3 ] || exit 75' "$dir/ran"
+	is runs 4 "$(wc -l <"$dir/ran")"
+	is "delayed, resting" "1 1" "$(stats delayed resting_groups)"
 }
 
 test_run_outcome_fd_rest_lets_the_group_of_a_key_rest() {

@@ -694,7 +694,7 @@ int cmd_rest(const struct args *a)
 		return FAILED;
 	}
 	if (errno == ENOSPC) {
-		message("can't let the group of '%s' rest: the queue '%s' has as many resting groups as --max-keys allows, or the memory of its owner is used up",
+		message("can't let the group of '%s' of the queue '%s' rest: " NO_MORE_RESTS,
 			key_text(key, strlen(key)), queue_text(a));
 		return FAILED;
 	}

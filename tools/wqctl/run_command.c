@@ -149,12 +149,8 @@ static bool requeue(struct slot *slot, const struct wq_item *item)
 {
 	int result = wq_done_with(queue, item, 0, WQ_OUTCOME_AFTER);
 
-	if (!result) {
-		slot->dropped++;
-		uncount_pending(slot, item);
-		message("key '%s': dropped, because the queue was shut down, or the key disabled",
-			key_text(item->key, item->len));
-	}
+	if (!result)
+		report_dropped(slot, item);
 	return result >= 0;
 }
 
@@ -261,8 +257,8 @@ static void terminate_command(pid_t pid)
 }
 
 /*
- * Lines of --outcome-fd, in the words of wqctl done and of wq-etcd's streams: "done KEY", "retry KEY",
- * "give-up KEY", "after TIME KEY" or "rest TIME KEY".  The last line about a key counts.
+ * Lines of --outcome-fd, in the words of wqctl done: "done KEY", "retry KEY", "give-up KEY", "after
+ * TIME KEY" or "rest TIME KEY".  The last line about a key counts.
  */
 
 /*
@@ -286,8 +282,23 @@ static bool set_outcome(const char *text, int outcome, int64_t delay, unsigned i
 	return found;
 }
 
-static bool read_outcome(char *line, unsigned int *next)
+bool parse_rest(const char *text, int64_t *ns)
 {
+	if (!parse_time(text, ns)) {
+		if (errno != ERANGE)
+			return false;
+		*ns = MAX_REST;
+	}
+	if (*ns > MAX_REST)
+		*ns = MAX_REST;
+	return true;
+}
+
+/* Return what is wrong with the line, or NULL. */
+static const char *read_outcome(char *line, unsigned int *next)
+{
+	static const char wrong[] =
+		"and not done, retry, give-up, after TIME or rest TIME, and one of its keys";
 	static const struct {
 		const char *word;
 		int outcome;
@@ -298,17 +309,23 @@ static bool read_outcome(char *line, unsigned int *next)
 	const char *word = strsep(&line, " "), *time;
 	int64_t delay = 0;
 	size_t i = 0;
+	int outcome;
 
 	while (i < sizeof(words) / sizeof(*words) && strcmp(words[i].word, word))
 		i++;
 	if (i == sizeof(words) / sizeof(*words))
-		return false;
-	if (words[i].outcome == SAID_AFTER || words[i].outcome == SAID_REST) {
+		return wrong;
+	outcome = words[i].outcome;
+	if (outcome == SAID_AFTER || outcome == SAID_REST) {
 		time = strsep(&line, " ");
-		if (!time || !parse_time(time, &delay))
-			return false;
+		if (!time || !(outcome == SAID_REST ? parse_rest : parse_time)(time, &delay))
+			return wrong;
 	}
-	return set_outcome(line, words[i].outcome, delay, next);
+	/* The key would run again at once, and again. */
+	if (outcome == SAID_REST && !delay)
+		return set_outcome(line, SAID_RETRY, 0, next) ?
+		       "and the time of a rest is above 0, so the key failed" : wrong;
+	return set_outcome(line, outcome, delay, next) ? NULL : wrong;
 }
 
 static void read_outcomes(char *text, size_t len)
@@ -316,6 +333,7 @@ static void read_outcomes(char *text, size_t len)
 	char *line, *end, *limit = text + len;
 	unsigned int next = 0;
 	bool reported = false;
+	const char *fault;
 	char shown[65];
 
 	for (line = text; line < limit; line = end + 1) {
@@ -329,11 +347,13 @@ static void read_outcomes(char *text, size_t len)
 		*end = '\0';
 		snprintf(shown, sizeof(shown), "%s", line);
 		/* A line with a NUL in it is about no key. */
-		if ((memchr(line, '\0', end - line) || !read_outcome(line, &next)) && !reported) {
-			message("the command wrote '%s' to descriptor %u, and not done, retry, give-up, after TIME or rest TIME, and one of its keys",
-				shown, args->outcome_fd);
-			reported = true;
-		}
+		if (memchr(line, '\0', end - line))
+			*line = '\0';
+		fault = read_outcome(line, &next);
+		if (fault && !reported)
+			message("the command wrote '%s' to descriptor %u, %s",
+				key_text(shown, strlen(shown)), args->outcome_fd, fault);
+		reported = reported || fault;
 	}
 }
 

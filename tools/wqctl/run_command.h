@@ -20,6 +20,12 @@ enum {
 	NO_ERRNO = -4095,	/* they are below it */
 };
 
+/* The longest rest that a command can ask for: its number may be another program's. */
+#define MAX_REST	(24 * 3600 * NSEC_PER_SEC)
+
+/* Read the time of a rest.  A longer one is read as MAX_REST.  Return false if it is no time. */
+bool parse_rest(const char *text, int64_t *ns);
+
 /* Run the command for the keys that are held.  The wait status of the command. */
 int run_command(struct slot *slot);
 

@@ -203,6 +203,14 @@ void report_expired(struct slot *slot, const struct wq_item *item, const char *e
 		key_text(item->key, item->len), effect);
 }
 
+void report_dropped(struct slot *slot, const struct wq_item *item)
+{
+	slot->dropped++;
+	uncount_pending(slot, item);
+	message("key '%s': dropped, because the queue was shut down, or the key disabled",
+		key_text(item->key, item->len));
+}
+
 void uncount_pending(struct slot *slot, const struct wq_item *item)
 {
 	if (item->failures)

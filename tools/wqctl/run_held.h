@@ -31,6 +31,8 @@ enum { QUEUE_FILE, FAILED_FILE, OUTPUT_FILE, ERRORS_FILE, OUTCOMES_FILE, NUM_FIL
  * @pending: keys whose first failure was here, less keys that had failed before and
  *	ended here; the sum over all workers is the number of keys that wait for a retry
  *	because of this wqctl
+ * @rest_end: when the last rest ends that a key here asked for, also if only the key waits, by
+ *	now_ns(); 0: there was none
  * @exec_error: errno of an exec that failed, which the child writes, or 0
  * @no_command: no key can be run: its command can't be executed, or nobody reads its output
  */
@@ -45,6 +47,7 @@ struct slot {
 	atomic_uint_least64_t dropped;
 	atomic_uint_least64_t expired;
 	atomic_int_least64_t pending;
+	atomic_int_least64_t rest_end;
 	atomic_int exec_error;
 	bool no_command;
 };
@@ -155,7 +158,13 @@ bool pause_touching(void);
 
 void report_expired(struct slot *slot, const struct wq_item *item, const char *effect);
 
-/* If the key had failed before this run, it was counted as pending. */
+/* The run of a key ended, and it can't run again. */
+void report_dropped(struct slot *slot, const struct wq_item *item);
+
+/*
+ * If the key had failed before this run, it was counted as pending.  A caller calls this once, if
+ * the failures of the key are reset, or if it is not retried.
+ */
 void uncount_pending(struct slot *slot, const struct wq_item *item);
 
 #endif /* RUN_HELD_H */

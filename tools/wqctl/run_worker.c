@@ -89,60 +89,121 @@ static bool is_periodic(const struct wq_item *item)
 	return args->periodic && wq_periodic_name(item->key, item->len) < item->len;
 }
 
-/* End the run of a key that is done, or runs again after @delay without a failure. */
+/* End a run without a failure, and try again while memory is short.  -1 with errno: it failed. */
+static int try_done(const struct wq_item *item, unsigned int outcome, int64_t delay)
+{
+	int result;
+
+	while ((result = wq_done_with(queue, item, delay, outcome)) < 0 && errno == ENOMEM &&
+	       !stopped())
+		pause_touching();
+	return result;
+}
+
+/* End the run of a key that is done, or of a periodic one. */
 static void end_done(struct slot *slot, const struct wq_item *item, unsigned int outcome,
 		     int64_t delay)
 {
 	uncount_pending(slot, item);
-	while (wq_done_with(queue, item, delay, outcome) < 0) {
-		if (errno != ENOMEM || stopped()) {
-			report_no_done(slot, item);
-			return;
-		}
-		pause_touching();
-	}
+	if (try_done(item, outcome, delay) < 0)
+		report_no_done(slot, item);
 }
 
-/* End the run of a key whose group rests, or, if there are no groups, which waits itself. */
+/* The run of a key ended that is to run again, with a result of try_done(). */
+static void report_later(struct slot *slot, const struct wq_item *item, int result)
+{
+	if (result < 0)
+		report_no_done(slot, item);
+	else if (!result)
+		report_dropped(slot, item);
+}
+
+/* End the run of a key that runs again after @delay. */
+static void end_after(struct slot *slot, const struct wq_item *item, int64_t delay)
+{
+	int result = try_done(item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, delay);
+
+	report_later(slot, item, result);
+	if (result > 0)
+		uncount_pending(slot, item);
+}
+
+/*
+ * Another worker must not find that all is done between the end of the run and this.  So end_rest()
+ * calls this before and after, and there is a margin for the time of the call.
+ */
+static void note_rest(struct slot *slot, int64_t delay)
+{
+	int64_t end;
+
+	if (__builtin_add_overflow(now_ns() + NSEC_PER_SEC, delay, &end))
+		end = INT64_MAX;
+	if (end > slot->rest_end)
+		slot->rest_end = end;
+}
+
+/*
+ * End the run of a key whose group rests, or, if there are no groups, which waits itself.  Its
+ * failures stay, and so does its count as pending.
+ */
 static void end_rest(struct slot *slot, const struct wq_item *item, int64_t delay)
 {
 	static bool reported;
+	int result;
 
-	uncount_pending(slot, item);
-	while (wq_done_with(queue, item, delay, WQ_OUTCOME_REST) < 0) {
-		if (errno == EOPNOTSUPP || errno == ENOSPC) {
-			if (!reported)
-				message(errno == ENOSPC ? "as many groups rest as the queue can hold keys; the key waits without its group" :
-					"the queue has no groups; the key waits alone");
-			reported = true;
-			end_done(slot, item, WQ_OUTCOME_AFTER, delay);
-			return;
-		}
-		if (errno != ENOMEM || stopped()) {
-			report_no_done(slot, item);
-			return;
-		}
-		pause_touching();
+	note_rest(slot, delay);
+	result = try_done(item, WQ_OUTCOME_REST, delay);
+	if (result < 0 && (errno == EOPNOTSUPP || errno == ENOSPC)) {
+		if (!reported)
+			message("%s; its keys wait without their groups",
+				errno == ENOSPC ? NO_MORE_RESTS : "the queue has no groups");
+		reported = true;
+		result = try_done(item, WQ_OUTCOME_AFTER, delay);
 	}
+	if (result > 0)
+		note_rest(slot, delay);
+	report_later(slot, item, result);
 }
 
-/* Whether a command that ended with @status lets the groups of its keys rest, and for how long. */
-static bool is_rest(int status, int64_t *delay)
+/* For how long the groups of keys rest whose command ended with --rest-status; 0: they failed. */
+static int64_t rest_time(void)
 {
 	char line[WQ_MAX_REASON + 1];
+	size_t len;
+	int64_t ns;
+
+	if (args->rest)
+		return args->rest;
+	len = output_last_line(line);
+	while (len && strchr(" \t\r", line[len - 1]))
+		len--;
+	line[len] = '\0';
+	if (parse_rest(line, &ns) && ns)
+		return ns;
+	message("'%s' exited with %u, and its last line of standard error is '%s', and no time above 0 such as 30s: its keys failed",
+		args->words[0], args->rest_status, key_text(line, len));
+	return 0;
+}
+
+/* A command that ended with @status can let the groups of those keys rest that it did not name. */
+static void rest_by_status(int status)
+{
+	struct held_key *k;
+	int64_t ns = -1;
 
 	if (!args->rest_status || status < 0 || !WIFEXITED(status) ||
 	    WEXITSTATUS(status) != (int)args->rest_status)
-		return false;
-	*delay = args->rest;
-	if (*delay)
-		return true;
-	line[output_last_line(line)] = '\0';
-	if (parse_time(line, delay))
-		return true;
-	message("'%s' exited with %u, and its last line of standard error is no time such as 30s: its keys failed",
-		args->words[0], args->rest_status);
-	return false;
+		return;
+	for_each_held(k) {
+		if (k->outcome != BY_STATUS)
+			continue;
+		if (ns < 0)
+			ns = rest_time();
+		if (ns) {
+			k->outcome = SAID_REST;
+			k->delay = ns;
+		}
+	}
 }
 
 /* End the run of a periodic key whose next run was not added before it. */
@@ -247,14 +308,12 @@ static void end_key(struct slot *slot, struct held_key *k, int status)
 	unsigned int retries = is_periodic(item) ? retries_of_key() : max_retries;
 
 	status = status_of(k, status);
-	if (is_rest(status, &k->delay))
-		status = SAID_REST;
 	if (!status && k->later)
 		end_until_due(slot, item);
 	else if (!status)
 		end_done(slot, item, WQ_OUTCOME_FORGET, 0);
 	else if (status == SAID_AFTER)
-		end_done(slot, item, WQ_OUTCOME_FORGET | WQ_OUTCOME_AFTER, k->delay);
+		end_after(slot, item, k->delay);
 	else if (status == SAID_REST)
 		end_rest(slot, item, k->delay);
 	else if (status != SAID_GIVE_UP && item->failures < retries)
@@ -372,6 +431,7 @@ static bool run_and_end(struct slot *slot)
 		uncount_pending(slot, &k->item);
 		return true;
 	}
+	rest_by_status(status);
 	for_each_held(k)
 		end_key(slot, k, status);
 	return false;
@@ -468,16 +528,31 @@ static int get_keys(int64_t timeout)
 	return ret;
 }
 
+/* How long the last rest that this run asked for can last, ns; -1: it asked for none. */
+static int64_t rest_left(void)
+{
+	int64_t end = 0, left;
+	unsigned int i;
+
+	for (i = 0; i < args->jobs; i++)
+		if (shared->slots[i].rest_end > end)
+			end = shared->slots[i].rest_end;
+	left = end - now_ns();
+	return !end ? -1 : left > 0 ? left : 0;
+}
+
 /*
- * --once: exit if no key is ready or processing, and no key waits for a retry or with its group.
- * Failed keys that do not wait for one are retained or parked.
+ * --once: exit if no key is ready or processing, and no key waits for a retry or for the end of a
+ * rest of this run.  Failed keys that do not wait for one are retained or parked.
  */
 static bool all_done(void)
 {
+	int64_t rest = rest_left();
 	struct wq_stat st;
 
+	/* A key that is due before the end of the rest can be one that waits for it. */
 	return !wq_stat(queue, &st) && !st.ready && !st.processing &&
-	       st.failed <= st.retained + st.parked && !(st.resting_groups && st.delayed);
+	       st.failed <= st.retained + st.parked && !(st.delayed && st.next_due <= rest);
 }
 
 static int worker_loop(struct slot *slot)

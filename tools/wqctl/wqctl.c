@@ -547,7 +547,7 @@ static const struct command commands[] = {
 		.options = (const struct argp_option[]){
 			RUN_OPTIONS,
 			{ "once", OPT_ONCE, NULL, 0,
-			  "exit when no key is ready, processing or waiting for a retry", 0 },
+			  "exit when no key is ready, processing or waiting for a retry, or for a rest that COMMAND asked for", 0 },
 			{ "periodic", OPT_PERIODIC, NULL, 0,
 			  "run keys of wqctl add --every and --at when they are due; COMMAND gets the part of the key ahead of its last @", 0 },
 			{ "follow", OPT_FOLLOW, NULL, 0,
@@ -555,7 +555,7 @@ static const struct command commands[] = {
 			{ "max-retries", OPT_MAX_RETRIES, "N", 0,
 			  "retries of a key that fails, or that ends its worker twice in a row (default: 18)", 0 },
 			{ "rest-status", OPT_REST_STATUS, "N", 0,
-			  "if COMMAND exits with N, 1 to 255, its keys have not failed: their groups rest, see wqctl rest, for the time of --rest-for, or else for the time that is its last line of standard error", 0 },
+			  "if COMMAND exits with N, 1 to 255, its keys have not failed: their groups rest, see wqctl rest, for the time of --rest-for, or else for the time that is its last line of standard error, up to 1 day", 0 },
 			{ "rest-for", OPT_REST_FOR, "TIME", 0, "with --rest-status: for how long", 0 },
 			{ "failed-to", OPT_FAILED_TO, "QUEUE", 0,
 			  "add keys that are given up to this queue, and do not park them", 0 },

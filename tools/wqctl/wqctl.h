@@ -177,6 +177,9 @@ static inline const char *end_of_options(const char *name)
 	return *name == '-' ? "-- " : "";
 }
 
+/* ENOSPC of wq_rest_group(), for messages. */
+#define NO_MORE_RESTS "as many of the queue's groups rest as --max-keys allows, or the memory of its owner is used up"
+
 /* Open a queue for reading or, if that is denied, for writing. */
 int open_either(const char *name);
 

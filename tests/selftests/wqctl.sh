@@ -1083,6 +1083,53 @@ test_run_once_waits_for_its_own_rests() {
 	is "delayed, resting" "1 1" "$(stats delayed resting_groups)"
 }
 
+test_restore_goes_on_without_rests_and_keeps_longer_ones() {
+	queue --order groups:/
+	wq add $q a/1 b/1
+	wq rest $q a/ 1h
+	wq rest $q b/ 1h
+	status 0 wq save -o "$dir/s" $q
+	wq rest $q a/ 10h
+	wq rest $q b/ 1m
+	status 0 wq restore --merge "$dir/s"
+	status 0 wq groups --json $q
+	holds 'map(.rest_ns > 3500e9) == [true, true]' 'map(.rest_ns > 35000e9) == [true, false]'
+	wq unlink $q 2>/dev/null
+	queue --order groups:/ --max-keys 2
+	wq rest $q y/ 1h
+	status 0 wq restore --merge "$dir/s"
+	prints "1 of the groups of the queue '$q' can't rest again: as many of the queue's groups rest as --max-keys allows"
+	is "ready, resting" "2 2" "$(stats ready resting_groups)"
+}
+
+test_why_names_rests_beside_other_reasons_and_quotes_keys() {
+	queue --order groups:/ --max-retries 1
+	consumer 7
+	wq add $q -- a/1 b/1 "c d/1" "e'/1" -x
+	status 0 wq rest $q a/ 1h
+	status 0 wq why --json $q
+	holds 'map(.code) == ["ready", "rest"]' '.[0].text | startswith("4 keys ready for the next gets")'
+	holds '.[1].text | startswith("1 of 5 ready keys waits for the end of the rest of its group; see wqctl groups ")'
+	wq rest $q "c d/" 1h
+	wq rest $q "e'/" 1h
+	status 0 wq why --json $q "e'/1"
+	holds '.[0].text | test("^its group .* rests for another [^;]*, as a consumer asked for$")'
+	status 0 wq why --json $q "c d/1"
+	holds '.[0].text | endswith(" '"'c d/'"' 0")'
+	wq cancel $q b/1 >/dev/null
+	wq disable $q -- -x >/dev/null
+	status 0 wq why --json $q -- -x
+	holds '.[0].text | endswith("wqctl enable '$q' -- -x")'
+}
+
+test_top_shows_keys_of_groups_that_rest_as_blocked() {
+	queue --order groups:/
+	wq add $q a/1 a/2 b/1
+	wq rest $q a/ 1h
+	status 0 wq top -b -d 0.1 -n 1 $q
+	matches groups $'\n'"ready by group \(2\):  a/ 2 \(2 blocked\)  b/ 1"$'\n' "$(<"$out")"
+}
+
 test_run_outcome_fd_rest_lets_the_group_of_a_key_rest() {
 	queue --order groups:/
 	wq add $q a/1 a/2
@@ -1360,7 +1407,7 @@ test_show_and_ls_last_have_the_last_run_of_a_key_also_of_an_idle_one() {
 	# with another result, of a key that is idle then
 	wq add $q idle
 	is "key" idle "$(wq get $q)"
-	reports 3 "has no key 'idle', and knows its last run" wq show $q idle
+	reports 3 "has no key 'idle'; it only remembers how the key's last run ended" wq show $q idle
 	reports 3 "has no key 'idle'" wq show --json $q idle
 	wq show --json $q idle >"$out" 2>&-
 	holds '.state == ["idle"] and .last_result == "done" and .age_ns == null'

@@ -18,10 +18,9 @@
  * STATE is of the words of wqctl show, without failed, and of requeued (ready ahead of all others)
  * and idle (a key that only has failures).  The values of a key are failures, given-back, priority,
  * due (the time until its delay ends), at (of a periodic key: when it ends, since 1970), age, error
- * and reason.  Keys are in the order in which they
- * are restored, behind the groups that rest: those in processing, the requeued ones, the other ready ones,
- * each from the oldest on, the delayed ones by the end of their delay, the parked ones from the
- * oldest on, and others by name.
+ * and reason.  Keys are in the order in which they are restored, behind the groups that rest: those
+ * in processing, the requeued ones, the other ready ones, each from the oldest on, the delayed ones
+ * by the end of their delay, the parked ones from the oldest on, and others by name.
  *
  * NAME is a name, or the absolute path of a queue's file, without . and .., and without a control
  * character.  The queues are sorted by it.

@@ -484,7 +484,7 @@ static int show_unknown(const struct args *a, bool idle)
 	const char *key = key_text(a->words[0], strlen(a->words[0]));
 
 	message("the queue '%s' has no key '%s'%s; list its keys: wqctl ls %s", queue_text(a), key,
-		idle ? ", and knows its last run" : "", queue_text(a));
+		idle ? "; it only remembers how the key's last run ended" : "", queue_text(a));
 	return NOTHING;
 }
 
@@ -612,6 +612,16 @@ bool groups_add_rests(int q, struct groups *gs, const struct wq_attrs *cfg)
 	} while (ok && cursor);
 	wq_items_free(&b);
 	return ok;
+}
+
+int64_t groups_rest(const struct groups *gs, const struct wq_attrs *cfg, const void *key,
+		    size_t len)
+{
+	struct key_group name = { .len = group_len(cfg, key, len) }, **found;
+
+	memcpy(name.name, key, name.len);
+	found = tfind(&name, &gs->by_name, by_bytes);
+	return found ? (*found)->rest : 0;
 }
 
 uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg)

@@ -61,6 +61,10 @@ bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_v
 /* Read which groups rest; false: it failed, with errno. */
 bool groups_add_rests(int q, struct groups *gs, const struct wq_attrs *cfg);
 
+/* For how long the group of a key rests, ns; 0: it does not. */
+int64_t groups_rest(const struct groups *gs, const struct wq_attrs *cfg, const void *key,
+		    size_t len);
+
 /* Ready keys of a group that rests, or beyond its limit, see wq_stat.blocked. */
 uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg);
 

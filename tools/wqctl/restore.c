@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "attr.h"
+#include "look.h"
 #include "restore.h"
 
 /* Keys between two looks at the time. */
@@ -41,11 +42,17 @@
  * @created: this restore has made it
  * @has_file: it has a file in wqueue, so that it can have MODE_UNFINISHED
  * @hold: its pause, if it is @own
+ * @cfg: its attributes
+ * @rests: the groups that rested before a merge
+ * @no_room: how many groups of the snapshot can't rest, as too many rest
  */
 struct target {
 	int q;
 	bool own, created, has_file, priorities;
 	struct hold hold;
+	struct wq_attrs cfg;
+	struct groups rests;
+	uint32_t no_room;
 };
 
 /* Messages */
@@ -127,13 +134,26 @@ static int renew_hold(struct target *t)
 	return hold_begin(&t->hold, t->q, &st);
 }
 
-/* Enter a key.  A queue that was shut down takes no key, but may have this one. */
-static int restore_key(const struct target *t, const struct parsed *k)
+/* Let a group rest.  Its keys matter more, so they are restored if it can't. */
+static int restore_rest(struct target *t, const struct parsed *k)
 {
-	/* A merge can be into a queue without groups. */
+	/* A merge can be into a queue without groups, and keeps the longer rest. */
+	if (!t->own && (!has_groups(&t->cfg) ||
+			groups_rest(&t->rests, &t->cfg, k->key, k->len) >= k->info.due))
+		return 0;
+	if (!wq_rest_group(t->q, k->key, k->len, k->info.due))
+		return 0;
+	if (errno != ENOSPC)
+		return -1;
+	t->no_room++;
+	return 0;
+}
+
+/* Enter a key.  A queue that was shut down takes no key, but may have this one. */
+static int restore_key(struct target *t, const struct parsed *k)
+{
 	if (k->info.state & SNAPSHOT_RESTS)
-		return !wq_rest_group(t->q, k->key, k->len, k->info.due) ||
-		       (!t->own && errno == EOPNOTSUPP) ? 0 : -1;
+		return restore_rest(t, k);
 	if (!wq_restore(t->q, k->key, k->len, &k->info))
 		return 0;
 	/* An earlier restore has entered it. */
@@ -166,6 +186,9 @@ static int restore_keys(struct restore *r, const struct snapshot_queue *sq, cons
 			return -1;
 		progress("%s: %u of %u keys restored", sq->name, i, p->keys);
 	}
+	if (t->no_room)
+		message("%u of the groups of the queue '%s' can't rest again: " NO_MORE_RESTS,
+			t->no_room, sq->name);
 	return 0;
 }
 
@@ -245,14 +268,19 @@ static int finish(const struct snapshot_queue *sq, struct target *t)
 static int fill(struct restore *r, const struct snapshot_queue *sq, const struct part *p,
 		struct target *t)
 {
-	struct wq_attrs is;
 	struct wq_stat st;
+	int ret = 0;
 
-	if (wq_stat(t->q, &st) || wq_attrs(t->q, &is, NULL, 0))
+	if (wq_stat(t->q, &st) || wq_attrs(t->q, &t->cfg, NULL, 0))
 		return -1;
-	t->priorities = is.order == WQ_ORDER_PRIORITY;
-	if (!t->own)
-		return restore_keys(r, sq, p, t);
+	t->priorities = t->cfg.order == WQ_ORDER_PRIORITY;
+	if (!t->own) {
+		if (st.resting_groups && !groups_add_rests(t->q, &t->rests, &t->cfg))
+			ret = -1;
+		ret = ret ?: restore_keys(r, sq, p, t);
+		groups_free(&t->rests);
+		return ret;
+	}
 	/* A restore that was killed right before its end. */
 	if (st.state & WQ_STATE_SHUTDOWN)
 		return finish(sq, t);

@@ -231,6 +231,7 @@ static void keys_read(void)
 	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 	struct wq_stat st;
+	bool has_stat;
 	struct wq_view v;
 	struct top_key *key;
 	int q;
@@ -257,9 +258,13 @@ static void keys_read(void)
 		if (!cursor)
 			break;
 	}
-	if (!wq_stat_priorities(q, &st, top.ready_by_priority) && cursor && st.keys > top.num_keys)
+	has_stat = !wq_stat_priorities(q, &st, top.ready_by_priority);
+	if (has_stat && cursor && st.keys > top.num_keys)
 		top.more_keys = st.keys - top.num_keys;
 	wq_items_free(&b);
+	/* Mostly none does.  Without the rests, their keys are shown as ready. */
+	if (has_stat && st.resting_groups && has_groups(&top.cfg))
+		groups_add_rests(q, &top.groups, &top.cfg);
 	close(q);
 	qsort(top.keys, top.num_keys, sizeof(*top.keys), by_urgency);
 	groups_sort(&top.groups);

@@ -5,6 +5,7 @@
  * Each reason has a code for programs and a sentence for people.  The states are read one after the
  * other, so they need not be of one moment.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -53,6 +54,28 @@ static __attribute__((format(printf, 3, 4))) void say(struct why *w, const char 
 		printf("%s\n", text);
 	}
 	w->first = false;
+}
+
+/*
+ * "; to end that: wqctl VERB QUEUE KEY", with the key as a word of a shell.  Without the command if
+ * the key is not plain text, or ends the quotes.
+ */
+static const char *command(const struct why *w, const char *purpose, const char *verb,
+			   const void *key, size_t len, const char *more)
+{
+	static char text[2 * WQ_MAX_KEY];
+	const char *c, *end = (const char *)key + len, *quote = "";
+
+	for (c = key; c < end; c++) {
+		if (*c < ' ' || *c > '~' || *c == '\'')
+			return "";
+		if (!isalnum(*c) && !strchr("@%_+:,./-", *c))
+			quote = "'";
+	}
+	snprintf(text, sizeof(text), "; %s: wqctl %s %s %s%s%.*s%s%s", purpose, verb, w->name,
+		 *(const char *)key == '-' ? "-- " : "", quote, (int)len, (const char *)key, quote,
+		 more);
+	return text;
 }
 
 /* For the end of a pause: ", for another 5.00s". */
@@ -131,8 +154,9 @@ static void say_parked(struct why *w, const struct wq_view *v, const char *key)
 			 key_text(v->info.reason, v->info.reason_len));
 	else if (v->info.error)
 		snprintf(reason, sizeof(reason), ": %s", strerror(v->info.error));
-	say(w, "parked", "it failed %u time%s and was given up%s; to run it again: wqctl kick %s %s",
-	    v->info.failures, S(v->info.failures), reason, w->name, key_text(key, v->len));
+	say(w, "parked", "it failed %u time%s and was given up%s%s", v->info.failures,
+	    S(v->info.failures), reason,
+	    command(w, "to run it again", "kick", key, v->len, ""));
 }
 
 /* Whether @other is handed out before @own, as far as their states have it. */
@@ -147,18 +171,21 @@ static bool is_ahead(const struct why *w, const struct wq_view *other, const str
 	return other->info.age > own->info.age;
 }
 
-/* For how long the group of a key rests, ns; 0: it does not. */
-static int64_t rest_of(const struct why *w, int q, const struct wq_view *own, size_t group)
+/* For how long the group of a key rests, ns; 0: it does not; -1: it failed, with a message. */
+static int64_t rest_of(const struct why *w, int q, const struct wq_view *own)
 {
 	struct groups gs = { 0 };
 	int64_t rest = 0;
-	size_t i;
 
 	/* Mostly none does. */
-	if (w->st.resting_groups && groups_add_rests(q, &gs, &w->cfg))
-		for (i = 0; i < gs.count; i++)
-			if (gs.list[i]->len == group && !memcmp(gs.list[i]->name, own->key, group))
-				rest = gs.list[i]->rest;
+	if (!w->st.resting_groups)
+		return 0;
+	if (groups_add_rests(q, &gs, &w->cfg)) {
+		rest = groups_rest(&gs, &w->cfg, own->key, own->len);
+	} else {
+		complain(w->a, "can't list the groups of the queue '%s'", w->name);
+		rest = -1;
+	}
 	groups_free(&gs);
 	return rest;
 }
@@ -174,7 +201,9 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 
 	if (has_groups(&w->cfg)) {
 		group = group_len(&w->cfg, own->key, own->len);
-		rest = rest_of(w, q, own, group);
+		rest = rest_of(w, q, own);
+		if (rest < 0)
+			return false;
 	}
 	do {
 		if (wq_list(q, &b, WQ_MAX_ARRAY, &cursor) < 0) {
@@ -192,8 +221,9 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 	wq_items_free(&b);
 
 	if (rest)
-		say(w, "rest", "its group '%1$s' rests for another %2$s, as a consumer asked for; to end that: wqctl rest %3$s %1$s 0",
-		    key_text(own->key, group), time_text(rest), w->name);
+		say(w, "rest", "its group '%s' rests for another %s, as a consumer asked for%s",
+		    key_text(own->key, group), time_text(rest),
+		    command(w, "to end that", "rest", own->key, group, " 0"));
 	else if (w->st.blocked_by_ceiling && w->st.blocked == w->st.ready)
 		say(w, "max-processing", "%u key%s in processing, as many as max-processing allows; to change that: wqctl set --max-processing N %s",
 		    w->st.processing, S(w->st.processing), w->name);
@@ -235,9 +265,9 @@ static int why_key(struct why *w, int q, const char *key)
 		if (!say_no_gets(w) && !say_ready(w, q, &v))
 			return FAILED;
 	} else if (v.info.state & WQ_KEY_DISABLED) {
-		say(w, "disabled", "it is disabled: %s; to end that: wqctl enable %s %s",
+		say(w, "disabled", "it is disabled: %s%s",
 		    v.info.state & WQ_KEY_DIRTY ? "a source has added it, and it waits for that" :
-		    "adds of it fail", w->name, key_text(key, v.len));
+		    "adds of it fail", command(w, "to end that", "enable", key, v.len, ""));
 	} else if (v.info.state & WQ_KEY_DELAYED) {
 		if (v.info.failures)
 			say(w, "delayed", "it failed %u time%s, and is ready again in %s",
@@ -254,6 +284,7 @@ static int why_key(struct why *w, int q, const char *key)
 static int why_queue(struct why *w)
 {
 	const struct wq_stat *st = &w->st;
+	unsigned int others = st->ready - st->blocked_by_rest;	/* whose groups do not rest */
 
 	say_no_adds(w);
 	if (st->ready && !say_no_gets(w)) {
@@ -270,10 +301,14 @@ static int why_queue(struct why *w)
 			    st->ready == 1 ? "its group" : "their groups", w->name);
 		else if (st->blocked == st->ready)
 			say(w, "group-limit", "%u ready key%s, all beyond the limits of their groups; see wqctl groups %s",
-			    st->ready, S(st->ready), w->name);
+			    others, S(others), w->name);
 		else
-			say(w, "ready", "%u key%s ready for the next gets; running now: %u", st->ready,
-			    S(st->ready), st->processing);
+			say(w, "ready", "%u key%s ready for the next gets; running now: %u", others,
+			    S(others), st->processing);
+		if (st->blocked_by_rest && others)
+			say(w, "rest", "%u of %u ready keys wait%s for the end of the rest of %s; see wqctl groups %s",
+			    st->blocked_by_rest, st->ready, st->blocked_by_rest == 1 ? "s" : "",
+			    st->blocked_by_rest == 1 ? "its group" : "their groups", w->name);
 	} else if (!st->ready && st->processing) {
 		say(w, "processing", "running now: %u; see wqctl ls %s", st->processing, w->name);
 	}

@@ -378,6 +378,7 @@ TEST_F(groups, list_of_groups_has_those_that_rest)
 	struct wq_list_rec *rec = (void *)buf;
 	struct wq_list op = {
 		.size = sizeof(op), .flags = WQ_LIST_GROUPS,
+		.info_size = sizeof(struct wq_key_info),
 		.keys = { .addr = (uintptr_t)buf, .size = sizeof(buf) },
 	};
 	unsigned int seen = 0;

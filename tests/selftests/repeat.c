@@ -194,7 +194,7 @@ TEST_F(queue, list_that_fails_leaves_the_struct_and_can_be_repeated)
 	list.keys.addr = addr_of(edge(0));
 	EXPECT_FAILS(-EFAULT, self->q, WQ_IOC_LIST, &list);
 	list = good;
-	list.flags = 4;
+	list.flags = WQ_LIST_GROUPS << 1;
 	EXPECT_FAILS(-EINVAL, self->q, WQ_IOC_LIST, &list);
 
 	list = good;

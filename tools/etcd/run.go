@@ -336,7 +336,7 @@ func (m *member) settle(r *run, err error, known int) error {
 		return nil
 	case again:
 		m.retry(r, 0, later, "")
-		return err
+		return wq.RetryIn(later)
 	case wq.GivesUp(err):
 		return m.giveUp(r, err.Error())
 	}

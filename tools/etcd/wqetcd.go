@@ -67,7 +67,8 @@ func (h handler) work(r *run) error { return h(r.ctx, r.key, Fence{r.entry(), r.
 
 // Run is a member of a shared queue, and calls fn for each key of its shards, in up to
 // [Options].Jobs goroutines at once. The results of fn are those of the function of
-// [wq.Queue.Run]: nil, [wq.RetryIn], [wq.GiveUpOn], or another error for a failure.
+// [wq.Queue.Run]: nil, [wq.RetryIn], [wq.GiveUpOn], or another error for a failure. A [wq.RestFor]
+// is treated as a [wq.RetryIn]: a shared queue has no groups, so the key alone waits.
 //
 // The context of fn ends before the lease of the member does. A call of fn can't be killed, so a
 // call that goes on can run beside the next owner's. The fence refuses its writes, see

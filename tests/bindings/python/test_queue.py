@@ -1667,6 +1667,7 @@ class Opens(Case):
             q.add("a")
             with self.raises(OSError, errno.EOPNOTSUPP):
                 q.rest_group("a", 1)
+            self.assertRaises(ValueError, wq.RestFor, float("nan"))
             with self.assertRaises(wq.RestFor), q.get(timeout=0):
                 raise wq.RestFor(3600)
             self.assertEqual((1, 0), (q.stat().delayed, q.stat().failures))

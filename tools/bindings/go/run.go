@@ -34,9 +34,13 @@ func (e giveUp) Unwrap() error { return e.error }
 // GiveUpOn is an error for the function of [Queue.Run]: park the key, with the reason err.
 func GiveUpOn(err error) error { return giveUp{err} }
 
-// RetryDelay returns the delay of a [RetryIn] that err is or wraps.
+// RetryDelay returns the delay of a [RetryIn] or [RestFor] that err is or wraps.
 func RetryDelay(err error) (time.Duration, bool) {
 	var in retryIn
+	var quiet restFor
+	if errors.As(err, &quiet) {
+		return quiet.delay, true
+	}
 	ok := errors.As(err, &in)
 	return in.delay, ok
 }
@@ -168,13 +172,8 @@ func (p *pool) work(ctx context.Context) error {
 		var doneErr error
 		next, doneErr, getErr := p.q.doneGet(r, it, e)
 		result := r.result
-		if e.outcome == rest && canNotRest(doneErr) {
-			e.outcome = after
-			result, doneErr = it.result(e)
-		}
-		for doneErr != nil && errors.Is(doneErr, syscall.ENOMEM) {
-			// The retry found no memory, and this consumer still holds the key.
-			time.Sleep(10 * time.Millisecond)
+		// This consumer still holds the key.
+		for canEnd(&e, doneErr) {
 			result, doneErr = it.result(e)
 		}
 		p.report(it, e, result, doneErr)
@@ -192,8 +191,7 @@ func (p *pool) work(ctx context.Context) error {
 // finish ends the last run of a goroutine.
 func (p *pool) finish(it Item, e end) error {
 	result, err := it.result(e)
-	if e.outcome == rest && canNotRest(err) {
-		e.outcome = after
+	for canEnd(&e, err) {
 		result, err = it.result(e)
 	}
 	p.report(it, e, result, err)
@@ -203,9 +201,20 @@ func (p *pool) finish(it Item, e end) error {
 	return err
 }
 
-// canNotRest reports whether a group can't rest: there is none, or too many rest.
-func canNotRest(err error) bool {
-	return errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSPC)
+// canEnd reports whether a second call can end a run although the first one failed. If the group
+// can't rest, because there is none or too many rest, the key alone waits. A call that found no
+// memory is made again a moment later.
+func canEnd(e *end, err error) bool {
+	switch {
+	case e.outcome == rest &&
+		(errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSPC)):
+		e.outcome = after
+		return true
+	case errors.Is(err, syscall.ENOMEM):
+		time.Sleep(10 * time.Millisecond)
+		return true
+	}
+	return false
 }
 
 // report logs how a run ended, unless it was done.

@@ -1027,6 +1027,7 @@ func TestResultsOfAFunctionAreKnownAlsoIfTheyAreWrapped(t *testing.T) {
 		{err: errors.New("a failure")},
 		{err: RetryIn(time.Second), delay: time.Second, again: true},
 		{err: fmt.Errorf("busy: %w", RetryIn(0)), again: true},
+		{err: fmt.Errorf("busy: %w", RestFor(time.Hour)), delay: time.Hour, again: true},
 		{err: fmt.Errorf("broken: %w", GiveUpOn(errors.New("no"))), up: true},
 	} {
 		d, again := RetryDelay(c.err)

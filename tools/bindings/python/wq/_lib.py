@@ -68,6 +68,7 @@ class RestFor(Exception):
     """
 
     def __init__(self, seconds: float) -> None:
+        nanoseconds(seconds)            # raises now what it would raise at the end of the run
         super().__init__(f"the group is to rest for {seconds:g} s")
         self.seconds = seconds
 

@@ -323,7 +323,7 @@ func (q *Queue) list(flags uint32, cursor uint64) ([]KeyInfo, uint64, error) {
 	r.list = cList{
 		size: uint32(unsafe.Sizeof(r.list)), flags: flags, cursor: cursor,
 		infoSize: uint32(unsafe.Sizeof(cKeyInfo{})),
-		keys: cKeys{addr: addressOf(unsafe.Pointer(&r.buf[0])), size: cMaxOut},
+		keys:     cKeys{addr: addressOf(unsafe.Pointer(&r.buf[0])), size: cMaxOut},
 	}
 	r.verb, r.arg = cIocList, unsafe.Pointer(&r.list)
 	if err := q.do(r); err != nil {

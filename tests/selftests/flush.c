@@ -582,7 +582,7 @@ TEST_F(queue, disable_fails_with_EINVAL_for_bad_fields)
 		{ -EINVAL, { .op = WQ_DO_DISABLE, .key = addr_of("a") } },
 		{ -E2BIG, { .op = WQ_DO_DISABLE, .key = addr_of("a"), .key_len = WQ_MAX_KEY + 1 } },
 		{ -EFAULT, { .op = WQ_DO_DISABLE, .key = 8, .key_len = 1 } },
-		{ -EINVAL, { .op = WQ_DO_RESTORE + 1, .key = addr_of("a"), .key_len = 1 } },
+		{ -EINVAL, { .op = WQ_DO_REST + 1, .key = addr_of("a"), .key_len = 1 } },
 	};
 	struct wq_stat before = q_stat(self->q);
 

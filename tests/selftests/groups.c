@@ -324,6 +324,29 @@ static bool rests(int q, __u32 ready, __u32 by_rest, __u32 groups)
 	       equal("blocked", st.blocked, st.blocked_by_rest + st.blocked_by_group);
 }
 
+/* The result of q_rest() by a user who does not own the queue. */
+static int rest_by_other(int q, const char *key)
+{
+	pid_t pid = child();
+
+	if (!pid)
+		_exit(setresuid(54302, 54302, 54302) ? 255 : -q_rest(q, key, 3600 * SEC));
+	return -reap(pid);
+}
+
+/* Other readers can't fill the memory of the owner. */
+TEST_F(groups, rest_of_a_group_without_keys_is_for_the_owner)
+{
+	ASSERT_EQ(1, q_add(self->q, "a/1"));
+	EXPECT_EQ(-ENOENT, rest_by_other(self->q, "b/1"));
+	EXPECT_TRUE(rests(self->q, 1, 0, 0));
+	EXPECT_EQ(0, rest_by_other(self->q, "a/2"));
+	EXPECT_TRUE(rests(self->q, 1, 1, 1));
+	EXPECT_EQ(0, q_rest(self->q, "b/1", 3600 * SEC));
+	EXPECT_EQ(0, rest_by_other(self->q, "b/1"));
+	EXPECT_TRUE(rests(self->q, 1, 1, 2));
+}
+
 TEST_F(groups, rest_holds_back_the_keys_of_a_group_until_its_time)
 {
 	__s64 begin = now_ns();

@@ -693,6 +693,11 @@ int cmd_rest(const struct args *a)
 			queue_text(a), queue_text(a));
 		return FAILED;
 	}
+	if (errno == ENOENT) {
+		message("the queue '%s' knows no key of the group of '%s', and only the queue's owner can let such a group rest",
+			queue_text(a), key_text(key, strlen(key)));
+		return FAILED;
+	}
 	if (errno == ENOSPC) {
 		message("can't let the group of '%s' of the queue '%s' rest: " NO_MORE_RESTS,
 			key_text(key, strlen(key)), queue_text(a));

@@ -184,9 +184,11 @@ int wq_read_key(struct wq_read *r, s64 deadline)
 	struct wq *q = r->c->q;
 	int ret = wq_try_get(q, r->c, read_now, r);
 
-	if (ret != -EAGAIN || !deadline)
+	if (ret != -EAGAIN)
 		return ret;
-	return wq_get_slow(q, r->c, deadline, read_slow, r);
+	if (deadline)
+		return wq_get_slow(q, r->c, deadline, read_slow, r);
+	return wq_look_behind_groups(q, false) ? wq_try_get(q, r->c, read_slow, r) : ret;
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_read_key);
 

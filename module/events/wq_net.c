@@ -828,6 +828,7 @@ static u32 pass_on_queue(struct net_watch *w, struct wq *queue)
 	/* Without sources nobody needs the rest, and net_free() waits. */
 	while (!list_empty(&w->sources) && (n = take_keys(w->passed, queue))) {
 		rcu_read_lock();
+		/* 16 adds for each source of the namespace. */
 		list_for_each_entry_rcu(src, &w->sources, link)
 			add_taken(src, w->passed, n);
 		rcu_read_unlock();

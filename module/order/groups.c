@@ -550,19 +550,17 @@ void wq_groups_end_waits(struct wq_groups *gs, unsigned int n)
 }
 
 /*
- * An entry of wq.requeued, which is in no list, becomes the first of its group.  In a queue that
- * keeps times, it is the first of all ready entries only if it is the oldest one.
+ * An entry of wq.requeued, which is in no list, becomes the first of its group.  It counts as the
+ * oldest ready entry, as the first entry of wq.requeued does.
  */
-void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e, bool timed)
+void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e)
 {
-	struct wq_entry *oldest = gs->nr_ready ? groups_oldest(gs) : NULL;
 	struct wq_group *g = group_of(e);
 
 	timed_release(gs, e);
 	timed_push(gs, e);
 	list_move(&e->link, &g->ready);
-	if (!timed || !oldest || wq_times_of(e)->since <= wq_times_of(oldest)->since)
-		list_move(&wq_rank_of(e)->ready, &gs->ready);
+	list_move(&wq_rank_of(e)->ready, &gs->ready);
 }
 
 /*

@@ -67,7 +67,7 @@ struct wq_group *wq_group_of_name(struct wq_entry *e);
 bool wq_group_waits(const struct wq_group *g);
 void wq_groups_rest(struct wq_groups *gs, struct wq_group *g, s64 until, s64 now);
 void wq_groups_end_waits(struct wq_groups *gs, unsigned int n);
-void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e, bool timed);
+void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e);
 struct wq_entry *wq_groups_next(const struct wq_groups *gs, u64 *cursor, s64 *until, s64 *rest);
 const struct wq_group_times *wq_groups_times(const struct wq_groups *gs);
 

@@ -379,9 +379,9 @@ static void watch_groups(struct wq_cs *cs)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	/* If there may be more of these keys, one getter looks again. */
+	/* A get may have seen these keys alone, see wq_get_behind(), so one getter looks again. */
 	if (q->hold_back && wq_hold_back(q))
-		cs->wakes.ready = min(cs->wakes.ready + !!q->nr_requeued, wq_nr_available(cs));
+		cs->wakes.ready = min(cs->wakes.ready + 1, wq_nr_available(cs));
 	if (wq_groups_due(q) < q->armed && !q->ended)
 		arm_late(cs, wq_groups_due(q));
 }

@@ -230,8 +230,9 @@ u32 wq_hold_back(struct wq *q)
 		list_del(&e->link);
 		q->nr_requeued--;
 		wq_entry_set_state(e, e->state & ~ENTRY_REQUEUED);
-		wq_groups_hold_back(q->policy_data, e, q->timed);
+		wq_groups_hold_back(q->policy_data, e);
 	}
+	/* Behind keys that need not wait, the next ones are looked at by wq_requeued_del(). */
 	q->hold_back = q->nr_requeued && before > q->nr_requeued;
 	return before - q->nr_requeued;
 }

@@ -257,8 +257,7 @@ static void unqueue(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	if (e->state & ENTRY_REQUEUED) {
-		list_del(&e->link);
-		q->nr_requeued--;
+		wq_requeued_del(q, e);
 	} else if (q->policy) {
 		q->policy->remove(q->policy_data, e);
 	} else {
@@ -411,7 +410,7 @@ void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 	/* See wq_hold_back(). */
 	if (unlikely(q->watched & WQ_WATCH_GROUPS) && wq_group_waits(wq_groups_of(e))) {
 		wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY);
-		wq_groups_hold_back(q->policy_data, e, q->timed);
+		wq_groups_hold_back(q->policy_data, e);
 		/* Its place or its token may be for another key, see limit_wakes(). */
 		cs->wakes.ready += !!(q->watched & WQ_WATCH_STARTS);
 		return;

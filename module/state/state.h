@@ -116,6 +116,22 @@ static inline struct wq_entry *wq_first_ready(struct wq *q)
 void wq_shrink_share(struct wq_cs *cs);
 void wq_trim_share(struct wq_cs *cs);
 
+/* Whether the first key that was given back has to wait for the time of its group. */
+static inline bool wq_first_waits(struct wq *q)
+{
+	return q->nr_requeued && q->watched & WQ_WATCH_GROUPS &&
+	       wq_group_waits(wq_groups_of(wq_first_ready(q)));
+}
+
+/* A key leaves wq.requeued.  The one behind it may have to wait, see wq_hold_back(). */
+static inline void wq_requeued_del(struct wq *q, struct wq_entry *e)
+{
+	list_del(&e->link);
+	q->nr_requeued--;
+	if (unlikely(q->watched & WQ_WATCH_GROUPS) && wq_first_waits(q))
+		q->hold_back = true;
+}
+
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */
 static inline void wq_cover_bytes(struct wq_cs *cs)
 {

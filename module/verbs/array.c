@@ -249,7 +249,8 @@ bool wq_next_given_back(struct wq_cs *cs)
 	if (wq_next_hidden(cs->q))
 		return false;
 	e = wq_next(cs->q);
-	return e && e->given_back;
+	/* An array also ends ahead of keys that wq_get_behind() would have to look at. */
+	return e && (e->given_back || wq_first_waits(cs->q));
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_next_given_back);
 

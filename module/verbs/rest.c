@@ -21,7 +21,7 @@ static int rest_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	if (!op->group.len)
 		op->group = wq_group_name(gs, &q->hash, op->key, op->len);
 	g = wq_groups_get(gs, op->group, op->key, false, NULL, gfp);
-	if (!g && !(op->flags & OP_REST))
+	if (!g && op->delay > 0 && !(op->flags & OP_REST))
 		return -ENOENT;
 	ret = wq_check_rest(cs, g, op->delay);
 	if (ret || (!g && op->delay <= 0))

@@ -111,20 +111,28 @@ static int look_in_vain(struct wq *q, const struct wq_consumer *c)
 }
 
 /*
- * wq_try_get().  Groups whose rest ends without keys make none ready, so more of them than a hold
- * handles can hide a key that is due.  A get that is to wait handles them @all.
+ * A get has found no key.  Groups whose rest ends without keys make none ready, so more of them than
+ * a hold handles can hide a key that is due.  A get that is to wait handles @all of them.  Returns
+ * whether to look again.
  */
+bool wq_look_behind_groups(struct wq *q, bool all)
+{
+	/* Holds of the lock change other bits at any time.  An old value is that of a get before. */
+	if (!(data_race(READ_ONCE(q->watched)) & WQ_WATCH_GROUPS))
+		return false;
+	while (wq_catch_up_some(q) && all && !signal_pending(current))
+		;
+	return true;
+}
+
 static int try_get(struct wq *q, const struct wq_consumer *c, bool all,
 		   int (*get)(struct wq_cs *cs, void *arg), void *arg)
 {
 	int ret = wq_try_get(q, c, get, arg);
 
-	/* Holds of the lock change other bits at any time.  An old value is that of a get before. */
-	if (ret != -EAGAIN || !(data_race(READ_ONCE(q->watched)) & WQ_WATCH_GROUPS))
-		return ret;
-	while (wq_catch_up_some(q) && all && !signal_pending(current))
-		;
-	return wq_try_get(q, c, get, arg);
+	if (ret == -EAGAIN && wq_look_behind_groups(q, all))
+		ret = wq_try_get(q, c, get, arg);
+	return ret;
 }
 
 static int get_look(void *arg)
@@ -290,9 +298,7 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 	__poll_t mask = 0;
 	struct wq_cs cs;
 
-	/* See try_get(). */
-	if (data_race(READ_ONCE(q->watched)) & WQ_WATCH_GROUPS)
-		wq_catch_up_some(q);
+	wq_look_behind_groups(q, false);
 	wq_lock(&cs, q);
 	if (!c->polled) {
 		c->polled = true;

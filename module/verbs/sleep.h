@@ -37,6 +37,7 @@ int wq_fence_sleep(struct wq *q, struct wq_fence *f, struct wq_sleep how, s64 de
 bool wq_fence_poll(struct wq *q, struct wq_fence *f, struct file *file, poll_table *wait);
 int wq_get_wait(struct wq *q, const struct wq_consumer *c, s64 deadline,
 		int (*get)(struct wq_cs *cs, void *arg), void *arg);
+bool wq_look_behind_groups(struct wq *q, bool all);
 __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c);
 __poll_t wq_poll_room(struct wq *q, struct wq_consumer *c);
 

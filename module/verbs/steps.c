@@ -92,22 +92,19 @@ static __always_inline void prefetch_popped(struct wq *q, const struct wq_entry 
 	wq_table_prefetch(&q->table, next->hash);
 }
 
-/* Whether the first key that was given back has to wait for the time of its group. */
-static bool first_waits(struct wq *q)
-{
-	return q->nr_requeued && wq_group_waits(wq_groups_of(wq_first_ready(q)));
-}
-
-/* wq_get_one() in that case: with so many of these keys that no hold has looked at all. */
+/*
+ * wq_get_one() if the first key that was given back has to wait: there are so many of these keys
+ * that no hold has looked at all of them.
+ */
 int wq_get_behind(struct wq_cs *cs, struct wq_consumer *c, u32 room, struct wq_entry **ep)
 {
 	int i;
 
 	wq_assert_locked(cs);
-	for (i = 0; i < 8 && first_waits(cs->q); i++)
+	for (i = 0; i < 8 && wq_first_waits(cs->q); i++)
 		wq_hold_back(cs->q);
 	/* The ends of this hold and of the next ones look at more of them, and wake a getter. */
-	return first_waits(cs->q) ? -EAGAIN : wq_get_one(cs, c, room, true, ep);
+	return wq_first_waits(cs->q) ? -EAGAIN : wq_get_one(cs, c, room, true, ep);
 }
 
 /* wq_get_one() from the policy. */

@@ -371,16 +371,16 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 	if (!e)
 		return -EAGAIN;
 	requeued = e->state & ENTRY_REQUEUED;
-	if (unlikely(requeued) && q->grouped && wq_group_waits(wq_groups_of(e)))
+	if (unlikely(requeued) && wq_first_waits(q))
 		return wq_get_behind(cs, c, room, ep);
 	if (unlikely(e->len > room))
 		return -EMSGSIZE;
 	if (unlikely(requeued)) {
-		q->nr_requeued--;
+		wq_requeued_del(q, e);
 	} else {
+		list_del(&e->link);
 		q->nr_fifo--;
 	}
-	list_del(&e->link);
 	if (q->nr_fifo)
 		wq_prefetch_next(q, list_first_entry(&q->fifo, struct wq_entry, link));
 	wq_hold(cs, c, e);

@@ -234,6 +234,35 @@ static void given_back_keys_beyond_a_hold_wait_too(struct kunit *test)
 	expect_nothing_ready(test);
 }
 
+/* Others of them are ahead, as many as one hold looks at. */
+static void given_back_keys_behind_others_wait_when_these_are_taken(struct kunit *test)
+{
+	enum { OTHERS = WQ_BATCH + 1, KEYS = 8 };
+	struct wq_consumer *c = consumer_open(queue(test));
+	struct consumer_got got = {};
+	char key[16];
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	for (i = 0; i < OTHERS + KEYS; i++) {
+		snprintf(key, sizeof(key), "%s/%u", i < OTHERS ? "b" : "a", i);
+		KUNIT_EXPECT_EQ(test, add(test, key), 1);
+		KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	}
+	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, let_rest(test, "a/", SEC), 0);
+	for (i = 0; i < OTHERS; i++) {
+		snprintf(key, sizeof(key), "b/%u", i);
+		run(test, key);
+	}
+	KUNIT_EXPECT_EQ(test, stats(test)->blocked_by_rest, (u32)KEYS);
+	c = consumer_open(queue(test));
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	KUNIT_EXPECT_EQ(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
+	consumer_close(c);
+	expect_nothing_ready(test);
+}
+
 static void poll_does_not_report_keys_of_a_resting_group(struct kunit *test)
 {
 	struct wq_consumer *c = consumer_open(queue(test));
@@ -373,6 +402,7 @@ static void queue_can_be_destroyed_with_resting_groups(struct kunit *test)
 static struct kunit_case rest_cases[] = {
 	KUNIT_CASE(ends_of_rests_are_handled_in_bounded_holds),
 	KUNIT_CASE(given_back_keys_beyond_a_hold_wait_too),
+	KUNIT_CASE(given_back_keys_behind_others_wait_when_these_are_taken),
 	KUNIT_CASE(poll_does_not_report_keys_of_a_resting_group),
 	KUNIT_CASE(poller_that_has_read_a_key_wakes_at_the_end_of_its_groups_rest),
 	KUNIT_CASE(poller_at_the_ceiling_wakes_for_a_key_beside_those_of_a_resting_group),

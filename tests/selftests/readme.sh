@@ -20,6 +20,7 @@ cleanup() {
 	umount /srv /usr/local/bin /backup
 	busybox rmmod wq_fs
 	wqctl unlink builds
+	wqctl unlink deliveries
 	wqctl unlink hook
 	wqctl unlink index
 	wqctl unlink jobs
@@ -78,6 +79,7 @@ declare -A recipes=(
 	["Periodic keys: sh"]=is_due
 	["Keys that are processing at once: sh"]=limits
 	["Keys that start in a time: sh"]=starts_at_a_rate
+	["A service that asks for a rest: sh"]=rests
 	["Leases: console"]=shows
 	["Keys that fail for ever: console"]=shows
 	["Pause: console"]=shows
@@ -109,6 +111,23 @@ defers() {
 	wqctl show --json index docs >"$out"
 	holds '.state == ["delayed"] and .due_ns > 0 and .due_ns <= 10000000000'
 	is max_defer_ns 300000000000 "$(q=index WQCTL=wqctl stats max_defer_ns)"
+}
+
+# The last command does not end by itself.
+rests() {
+	local worker all=$block
+	program deliver "echo \$1 >>$dir/ran; case \$1 in example.com/*) exit 75; esac"
+	block=$(sed '$d' <<<"$all")
+	as_printed 0 0
+	PATH=/usr/local/bin:$PATH bash -uc "exec $(sed -n '$p' <<<"$all")" &
+	worker=$!
+	eventually ran 2
+	kill "$worker"
+	wait "$worker"
+	is runs "example.com/1 example.org/1" "$(paste -sd ' ' "$dir/ran")"
+	wqctl groups deliveries >"$out"
+	matches "the rest" '1 +0 +0 +1 +[1-5][0-9]\.?[0-9]*s +example.com/|1 +1 +0 +1 +[1-5][0-9]\.?[0-9]*s +example.com/' "$(<"$out")"
+	umount /srv /usr/local/bin
 }
 
 limits() {

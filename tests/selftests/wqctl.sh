@@ -4624,10 +4624,10 @@ test_groups_counts_the_keys_of_each_group() {
 	succeeds wq get --fd 7
 	succeeds wq get --fd 7
 	status 0 wq groups $q
-	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 2 2 1 0 a/ 1 1 1 1 b/ 1 0 0 0 single" "$(words <"$out")"
+	is "groups" "READY BLOCKED PROCESSING DELAYED RESTS GROUP 2 2 1 0 - a/ 1 1 1 1 - b/ 1 0 0 0 - single" "$(words <"$out")"
 	status 0 wq groups --json $q
 	holds 'length == 3'
-	holds '.[0] == {"group": "a/", "group_base64": "YS8=", "ready": 2, "blocked": 2, "processing": 1, "delayed": 0}'
+	holds '.[0] == {"group": "a/", "group_base64": "YS8=", "ready": 2, "blocked": 2, "processing": 1, "delayed": 0, "rest_ns": null}'
 	is "of the same descriptor" "$(wq groups $q)" "$(wq groups --fd 7)"
 }
 
@@ -4636,7 +4636,7 @@ test_groups_shows_which_keys_wait_for_the_limit() {
 	status 0 wq create --order groups:/:2 $q
 	status 0 wq add $q a/1 a/2 a/3 a/4 b/1 b/2 c/1
 	status 0 wq groups $q
-	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 4 2 0 0 a/ 2 0 0 0 b/ 1 0 0 0 c/" "$(words <"$out")"
+	is "groups" "READY BLOCKED PROCESSING DELAYED RESTS GROUP 4 2 0 0 - a/ 2 0 0 0 - b/ 1 0 0 0 - c/" "$(words <"$out")"
 	is blocked "2 3" "$(stats blocked ready_groups)"
 	is metrics "wq_blocked_keys{name=\"$q\"} 2 wq_ready_groups{name=\"$q\"} 3" \
 		"$(wq metrics $q | grep -E '^wq_(blocked_keys|ready_groups)' | words)"
@@ -4646,11 +4646,11 @@ test_groups_shows_which_keys_wait_for_the_limit() {
 	eventually stat_is processing 0
 	is blocked "2 3" "$(stats blocked ready_groups)"
 	status 0 wq groups $q
-	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 4 2 0 0 a/ 2 0 0 0 b/ 1 0 0 0 c/" "$(words <"$out")"
+	is "groups" "READY BLOCKED PROCESSING DELAYED RESTS GROUP 4 2 0 0 - a/ 2 0 0 0 - b/ 1 0 0 0 - c/" "$(words <"$out")"
 	is keys "a/1 b/1" "$(wq get -n 2 $q | words)"
 	is blocked "1 3" "$(stats blocked ready_groups)"
 	status 0 wq groups $q
-	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 3 1 0 0 a/ 1 0 0 0 b/ 1 0 0 0 c/" "$(words <"$out")"
+	is "groups" "READY BLOCKED PROCESSING DELAYED RESTS GROUP 3 1 0 0 - a/ 1 0 0 0 - b/ 1 0 0 0 - c/" "$(words <"$out")"
 }
 test_groups_of_a_prefix_are_its_bytes() {
 	status 0 wq create --order prefix:2 $q
@@ -4658,7 +4658,7 @@ test_groups_of_a_prefix_are_its_bytes() {
 	is "no groups" '[]' "$(<"$out")"
 	status 0 wq add $q abc abd a
 	status 0 wq groups $q
-	is "groups" "READY BLOCKED PROCESSING DELAYED GROUP 2 0 0 0 ab 1 0 0 0 a" "$(words <"$out")"
+	is "groups" "READY BLOCKED PROCESSING DELAYED RESTS GROUP 2 0 0 0 - ab 1 0 0 0 - a" "$(words <"$out")"
 }
 
 test_groups_of_a_queue_without_groups_fails() {

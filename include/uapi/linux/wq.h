@@ -507,9 +507,10 @@ struct wq_limiter_spec {
  * stops counting when it is done or canceled, or when it failed because its run was lost again.
  * Then the group goes behind all others, and a waiting get takes its next key.  A key that was
  * given back counts against @group_limit until its next run ends, but not if its group rests
- * meanwhile.  The delimiter is part of the group's name, so the key "a" is not in the group of "a/1".  After a shut down, gets wait for
- * blocked keys, and a drain does so, too.  A consumer that holds the only keys of all groups must
- * end a run before it waits.  A group can rest until a time, see WQ_DO_REST.
+ * meanwhile.  The delimiter is part of the group's name, so the key "a" is not in the group of
+ * "a/1".  After a shut down, gets wait for blocked keys, and a drain does so, too.  A consumer that
+ * holds the only keys of all groups must end a run before it waits.  A group can rest until a time,
+ * see WQ_DO_REST.
  *
  * The ceiling @max_processing belongs to all orders.  While as many keys are processing, all ready
  * keys are blocked, also those that were given back.  The place of a key is free when its run ends,
@@ -911,11 +912,12 @@ struct wq_key_info {
  *                 blocked.  Adds, delays and runs in progress go on.  A later call replaces the
  *                 time, and one with 0 or less ends the rest.  A time beyond the end of the clock
  *                 never comes.  The queue need not know the key: a rest lasts while the group has
- *                 no key, too, and counts in the queue's memory.  If the queue knows no key of the
- *                 group, the call is for the queue's owner and for CAP_FOWNER: other readers could
- *                 fill the owner's memory.  A rest outlasts the process.  After a shut down, gets
- *                 and a drain wait for it.  A queue without groups has no group that can rest: to
- *                 pause all of its gets is for the owner, see WQ_IOC_PAUSE
+ *                 no key, too, and counts in the queue's memory.  A rest of a group that does not
+ *                 exist is for the queue's owner and for CAP_FOWNER: a group exists while it rests,
+ *                 and while the queue knows a key of it or keeps an idle one.  A rest outlasts the
+ *                 process.  After a shut down, gets and a drain wait for it.  A queue without
+ *                 groups has no group that can rest: to pause all of its gets is for the owner, see
+ *                 WQ_IOC_PAUSE
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
@@ -932,7 +934,7 @@ struct wq_key_info {
  *  E2BIG      @key_len is above WQ_MAX_KEY
  *  ENOENT     the queue does not know the key; not for DISABLE, RESTORE and REST.  KICK: the key is
  *             not parked.  FORGET: a limiter's own count is reset.  LAST: nor does it know its last
- *             run.  REST: the queue knows no key of the group, and the caller is not its owner and
+ *             run.  REST: the group does not exist, and the caller is not the queue's owner and
  *             does not have CAP_FOWNER
  *  ESHUTDOWN  KICK, RESTORE: the queue is shut down; its parked keys stay parked.  REST: the queue
  *             has ended

@@ -6,8 +6,8 @@
  * fields, would take 16 bytes more of each entry.  So they are packed into the place of the start
  * when the run has ended:
  *
- *	bits 24 to 63	when the run ended, in WQ_LAST_TICK, modulo 36 years: 18 years or more of age
- *			count as 0
+ *	bits 24 to 63	when the run ended, in WQ_LAST_TICK, modulo 36 years: an age of 18 years or
+ *			more counts as 0
  *	bits 9 to 23	how long it took: the first 15 bits of the number of ns,
  *	bits 3 to 8	and how many bits follow them
  *	bits 0 to 2	WQ_LAST_*

@@ -37,8 +37,8 @@ static bool is_listed(struct wq_out *out, u32 flags, struct wq_entry *e)
 }
 
 /*
- * Append a record with the key of @e.  The struct wq_key_info of the caller can be shorter or longer
- * than that of the kernel.  Returns 0; -EMSGSIZE: there is no room.
+ * Append a record with the key of @e.  The struct wq_key_info of the caller can be shorter or
+ * longer than that of the kernel.  Returns 0; -EMSGSIZE: there is no room.
  */
 static int put_rec(struct wq_out *out, const struct wq_list_rec *rec, struct wq_entry *e)
 {

@@ -252,7 +252,8 @@ static_assert(!IS_ENABLED(CONFIG_SMP) || !IS_ENABLED(CONFIG_64BIT) || L1_CACHE_B
  * of two tables and of two heaps.
  */
 #define WQ_MAX_ADD_BYTES	\
-	(2 * (WQ_MAX_KEY_BYTES + sizeof(struct wq_bucket)) + 12 * WQ_SEG_BYTES + 16 * sizeof(void *))
+	(2 * (WQ_MAX_KEY_BYTES + sizeof(struct wq_bucket)) + 12 * WQ_SEG_BYTES + \
+	 16 * sizeof(void *))
 
 /* Memory of an entry in bytes. */
 static inline u32 wq_entry_bytes(const struct wq *q, u32 len)

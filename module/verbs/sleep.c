@@ -111,13 +111,13 @@ static int look_in_vain(struct wq *q, const struct wq_consumer *c)
 }
 
 /*
- * A get has found no key.  Groups whose rest ends without keys make none ready, so more of them than
- * a hold handles can hide a key that is due.  A get that is to wait handles @all of them.  Returns
- * whether to look again.
+ * A get has found no key.  Groups whose rest ends without keys make none ready, so more of them
+ * than a hold handles can hide a key that is due.  A get that is to wait handles @all of them.
+ * Returns whether to look again.
  */
 bool wq_look_behind_groups(struct wq *q, bool all)
 {
-	/* Holds of the lock change other bits at any time.  An old value is that of a get before. */
+	/* Holds of the lock change other bits at any time.  An old value is one of a moment ago. */
 	if (!(data_race(READ_ONCE(q->watched)) & WQ_WATCH_GROUPS))
 		return false;
 	while (wq_catch_up_some(q) && all && !signal_pending(current))

@@ -1363,7 +1363,8 @@ class Looks(Case):
             self.assertEqual([b"b"], [item.key for item in items])
 
     def test_query_of_an_unknown_key_is_a_key_error(self) -> None:
-        for call in (self.q.query, self.q.cancel, self.q.enable):
+        calls: list[Callable[[str], object]] = [self.q.query, self.q.cancel, self.q.enable]
+        for call in calls:
             with self.raises(wq.UnknownKey, errno.ENOENT, "does not know the key: 'x'"):
                 call("x")
         with self.assertRaises(KeyError):

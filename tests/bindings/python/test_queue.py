@@ -1660,6 +1660,9 @@ class Opens(Case):
                 self.assertEqual("b/1", item.text)
                 raise wq.RestFor(3600)
             self.assertEqual((2, 2), (q.stat().resting_groups, q.stat().delayed))
+            ends = dict(q.resting_groups())
+            self.assertEqual({b"a/", b"b/"}, set(ends))
+            self.assertTrue(all(3500 < end / 10 ** 9 <= 3600 for end in ends.values()))
             self.assertEqual(0, q.stat().failures)
             q.rest_group("a/", 0)
             with q.get(timeout=0) as two:
@@ -1668,6 +1671,8 @@ class Opens(Case):
             q.add("a")
             with self.raises(OSError, errno.EOPNOTSUPP):
                 q.rest_group("a", 1)
+            with self.raises(OSError, errno.EOPNOTSUPP):
+                list(q.resting_groups())
             self.assertRaises(ValueError, wq.RestFor, float("nan"))
             with self.assertRaises(wq.RestFor), q.get(timeout=0):
                 raise wq.RestFor(3600)

@@ -10,7 +10,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _abi, _calls, _item, _items, _source
 from ._abi import (AddFlag, Attributes, End, Info, KeyInfo, KeyState, LimiterSpec, Order, Pause,
@@ -527,8 +527,20 @@ class Queue(OneProcess):
         """
         if since and idle:
             raise ValueError("since and idle exclude each other")
+        yield from self._list(lib.wq_list_since if since else lib.wq_list_idle if idle
+                              else lib.wq_list)
+
+    def resting_groups(self) -> Iterator[tuple[bytes, int]]:
+        """The names of the groups that rest, each with the ns until the end of its rest.
+
+        See rest_group(). The order is none in particular, as that of keys().
+        """
+        for info in self._list(lib.wq_list_groups):
+            if info.lease >= 0:
+                yield info.key, info.lease
+
+    def _list(self, function: Any) -> Iterator[KeyInfo]:
         cursor = ctypes.c_uint64(0)
-        function = lib.wq_list_since if since else lib.wq_list_idle if idle else lib.wq_list
         while True:
             with Records() as records:
                 self._checked(wait(function, self.fileno(), records.raw, 0, cursor))

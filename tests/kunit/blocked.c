@@ -54,19 +54,6 @@ static void blocked_exit(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, few(test)->bad);
 }
 
-/* A file that holds @key. */
-static struct wq_consumer *holder(struct kunit *test, const char *key)
-{
-	struct wq_consumer *c = consumer_open(queue(test));
-	u8 buf[8] = {};
-	struct consumer_got got = { .key = buf, .size = sizeof(buf) - 1 };
-
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	KUNIT_EXPECT_STREQ(test, (const char *)buf, key);
-	return c;
-}
-
 static __poll_t readable(struct kunit *test, struct wq_consumer *c)
 {
 	return queue_poll(queue(test), c) & (EPOLLIN | EPOLLHUP);
@@ -277,14 +264,6 @@ static void poll_reports_blocked_keys_to_a_file_whose_last_read_took_a_key(struc
 	consumer_close(other);
 }
 
-static unsigned int key_wakes;
-
-static int count_keys(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
-{
-	key_wakes += !!(key_to_poll(key) & EPOLLIN);
-	return 0;
-}
-
 static void add_50(struct kunit *test)
 {
 	int i;
@@ -296,58 +275,40 @@ static void add_50(struct kunit *test)
 /* No get can have them, and a read only if its file has a key of its last read. */
 static void adds_of_blocked_keys_wake_pollers_at_most_once(struct kunit *test)
 {
-	struct wq_consumer *c = consumer_open(queue(test));
-	struct wait_queue_entry w;
-	u8 key[8] = {};
-	struct wq_read r = { .c = c, .key = key, .room = sizeof(key) };
+	struct reader r;
 
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	init_waitqueue_func_entry(&w, count_keys);
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
-	key_wakes = 0;
-	add_wait_queue(queue_readers(queue(test)), &w);
+	reader_open(test, &r, "a");
 	/* Nobody has polled the file. */
 	add_50(test);
-	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
+	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
 	/* It was polled: the first blocked key is news for it. */
-	KUNIT_EXPECT_EQ(test, readable(test, c), (__force __poll_t)EPOLLIN);
+	KUNIT_EXPECT_EQ(test, readable(test, r.c), (__force __poll_t)EPOLLIN);
 	add(test, "b");
-	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
-	while (!wq_read_key(&r, 0))
+	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
+	while (!wq_read_key(&r.read, 0))
 		;
-	KUNIT_EXPECT_EQ(test, readable(test, c), (__poll_t)0);
+	KUNIT_EXPECT_EQ(test, readable(test, r.c), (__poll_t)0);
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
-	key_wakes = 0;
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r.read, 0), 0);
+	r.wakes = 0;
 	add_50(test);
-	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
-	remove_wait_queue(queue_readers(queue(test)), &w);
-	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
+	reader_close(test, &r);
 }
 
 static void dirty_key_of_the_last_read_wakes_pollers_only_if_its_file_was_polled(struct kunit *test)
 {
-	struct wq_consumer *c = consumer_open(queue(test));
-	struct wait_queue_entry w;
-	u8 key[8] = {};
-	struct wq_read r = { .c = c, .key = key, .room = sizeof(key) };
+	struct reader r;
 
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	init_waitqueue_func_entry(&w, count_keys);
+	reader_open(test, &r, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
-	key_wakes = 0;
-	add_wait_queue(queue_readers(queue(test)), &w);
+	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r.read, 0), 0);
+	KUNIT_EXPECT_EQ(test, readable(test, r.c), (__poll_t)0);
+	r.wakes = 0;
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
-	KUNIT_EXPECT_EQ(test, readable(test, c), (__poll_t)0);
-	key_wakes = 0;
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
-	remove_wait_queue(queue_readers(queue(test)), &w);
-	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
+	reader_close(test, &r);
 }
 
 static void getters_return_all_blocked_keys_after_a_shutdown(struct kunit *test)

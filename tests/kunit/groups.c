@@ -56,19 +56,6 @@ static void run_all(struct kunit *test, const char *const *keys)
 
 #define KEYS(...)	((const char *const []){ __VA_ARGS__, NULL })
 
-/* A file that holds @key. */
-static struct wq_consumer *holder(struct kunit *test, const char *key)
-{
-	struct wq_consumer *c = consumer_open(queue(test));
-	u8 buf[8] = {};
-	struct consumer_got got = { .key = buf, .size = sizeof(buf) - 1 };
-
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	KUNIT_EXPECT_STREQ(test, (const char *)buf, key);
-	return c;
-}
-
 /* --- groups and turns --- */
 
 static void delimiter_may_be_any_byte(struct kunit *test)

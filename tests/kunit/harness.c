@@ -5,6 +5,7 @@
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/poll.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -110,6 +111,52 @@ s64 get_number(struct kunit *test, struct wq_item *item)
 	int ret = wq_get(queue(test), item, 0);
 
 	return ret ?: (s64)number_of(item);
+}
+
+/* --- files --- */
+
+/* A file that holds @key. */
+struct wq_consumer *holder(struct kunit *test, const char *key)
+{
+	struct wq_consumer *c = consumer_open(queue(test));
+	u8 buf[8] = {};
+	struct consumer_got got = { .key = buf, .size = sizeof(buf) - 1 };
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
+	KUNIT_EXPECT_STREQ(test, (const char *)buf, key);
+	return c;
+}
+
+static int count_wake(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
+{
+	container_of(w, struct reader, wait)->wakes += !!(key_to_poll(key) & EPOLLIN);
+	return 0;
+}
+
+/* A file has read @key, which this adds, and a poller waits.  No poll has asked yet. */
+void reader_open(struct kunit *test, struct reader *r, const char *key)
+{
+	*r = (struct reader){ .c = consumer_open(queue(test)) };
+	KUNIT_ASSERT_NOT_NULL(test, r->c);
+	r->read = (struct wq_read){ .c = r->c, .key = r->key, .room = sizeof(r->key) };
+	init_waitqueue_func_entry(&r->wait, count_wake);
+	add(test, key);
+	KUNIT_EXPECT_EQ(test, wq_read_key(&r->read, 0), 0);
+	add_wait_queue(queue_readers(queue(test)), &r->wait);
+}
+
+/* Whether poll reports that there is a key to read.  Counts wake-ups from now on. */
+bool reader_polls(struct kunit *test, struct reader *r)
+{
+	r->wakes = 0;
+	return queue_poll(queue(test), r->c) & EPOLLIN;
+}
+
+void reader_close(struct kunit *test, struct reader *r)
+{
+	remove_wait_queue(queue_readers(queue(test)), &r->wait);
+	consumer_close(r->c);
 }
 
 /* --- statistics --- */

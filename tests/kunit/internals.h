@@ -425,4 +425,29 @@ static inline bool embedded_map_is_held(const struct wq_embedded *x)
 #endif
 }
 
+/* --- files of tests, see harness.c --- */
+
+struct kunit;
+
+/**
+ * struct reader - a file that reads keys, and a poller
+ * @c: the file
+ * @read: its reads, into @key
+ * @key: the key of its last read
+ * @wait: of the poller
+ * @wakes: how often it was woken for a key
+ */
+struct reader {
+	struct wq_consumer *c;
+	struct wq_read read;
+	u8 key[8];
+	struct wait_queue_entry wait;
+	unsigned int wakes;
+};
+
+void reader_open(struct kunit *test, struct reader *r, const char *key);
+bool reader_polls(struct kunit *test, struct reader *r);
+void reader_close(struct kunit *test, struct reader *r);
+struct wq_consumer *holder(struct kunit *test, const char *key);
+
 #endif /* _WQ_KUNIT_INTERNALS_H */

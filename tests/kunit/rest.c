@@ -30,19 +30,6 @@ static int let_rest(struct kunit *test, const char *key, s64 delay)
 	return wq_rest_group(queue(test), key, strlen(key), delay);
 }
 
-/* A file that holds @key. */
-static struct wq_consumer *holder(struct kunit *test, const char *key)
-{
-	struct wq_consumer *c = consumer_open(queue(test));
-	u8 buf[8] = {};
-	struct consumer_got got = { .key = buf, .size = sizeof(buf) - 1 };
-
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	KUNIT_EXPECT_STREQ(test, (const char *)buf, key);
-	return c;
-}
-
 #define REST(k, ns)		STEP(rest, .key = k, .arg = ns)
 static VALUE_STEP(rest, let_rest(test, s->key, s->arg))
 
@@ -276,69 +263,41 @@ static void poll_does_not_report_keys_of_a_resting_group(struct kunit *test)
 	consumer_close(c);
 }
 
-static unsigned int key_wakes;
-
-static int count_keys(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
-{
-	key_wakes++;
-	return 0;
-}
-
 /* Its read ends the run of the key, which is dirty, and takes it again after the rest. */
 static void poller_that_has_read_a_key_wakes_at_the_end_of_its_groups_rest(struct kunit *test)
 {
-	struct wq_consumer *c = consumer_open(queue(test));
-	struct wait_queue_entry w;
-	u8 key[8] = {};
-	struct wq_read r = { .c = c, .key = key, .room = sizeof(key) };
+	struct reader r;
 
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	init_waitqueue_func_entry(&w, count_keys);
+	reader_open(test, &r, "a/1");
 	add(test, "a/1");
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
-	add(test, "a/1");
-	KUNIT_EXPECT_NE(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
+	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
 	KUNIT_EXPECT_EQ(test, let_rest(test, "a/", SEC), 0);
-	add_wait_queue(queue_readers(queue(test)), &w);
-	KUNIT_EXPECT_EQ(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
-	key_wakes = 0;
+	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
 	pass(test, SEC - 1);
-	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
+	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
 	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
-	KUNIT_EXPECT_NE(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
-	remove_wait_queue(queue_readers(queue(test)), &w);
-	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
+	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_close(test, &r);
 }
 
 /* Its read ends the only run that may go on.  Keys that a rest blocks are no reason to read. */
 static void poller_at_the_ceiling_wakes_for_a_key_beside_those_of_a_resting_group(struct kunit *test)
 {
-	struct wait_queue_entry w;
-	struct wq_consumer *c;
-	u8 key[8] = {};
-	struct wq_read r = { .key = key, .room = sizeof(key) };
+	struct reader r;
 
 	queue_on_clock(test, (struct wq_params){
 		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .max_processing = 1,
 	});
-	c = consumer_open(queue(test));
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	r.c = c;
-	init_waitqueue_func_entry(&w, count_keys);
-	add(test, "a/1");
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
+	reader_open(test, &r, "a/1");
 	add(test, "b/1");
 	add(test, "b/2");
 	KUNIT_EXPECT_EQ(test, let_rest(test, "b/", SEC), 0);
-	add_wait_queue(queue_readers(queue(test)), &w);
-	KUNIT_EXPECT_EQ(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
-	key_wakes = 0;
+	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
 	add(test, "c/1");
-	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
-	KUNIT_EXPECT_NE(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
-	remove_wait_queue(queue_readers(queue(test)), &w);
-	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
+	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_close(test, &r);
 }
 
 static void memory_of_groups_is_free_after_their_rest(struct kunit *test)

@@ -26,19 +26,6 @@ static int start_init(struct kunit *test)
 	return ret;
 }
 
-/* A file that holds @key. */
-static struct wq_consumer *holder(struct kunit *test, const char *key)
-{
-	struct wq_consumer *c = consumer_open(queue(test));
-	u8 buf[8] = {};
-	struct consumer_got got = { .key = buf, .size = sizeof(buf) - 1 };
-
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	KUNIT_EXPECT_EQ(test, consumer_get(c, &got), 0);
-	KUNIT_EXPECT_STREQ(test, (const char *)buf, key);
-	return c;
-}
-
 /* --- wake-ups --- */
 
 static void getter_sleeps_while_the_ceiling_is_reached(struct kunit *test)
@@ -149,42 +136,26 @@ static void resume_wakes_as_many_of_many_getters_as_keys_can_start(struct kunit 
 		remove_wait_queue(queue_getters(queue(test)), &w[i]);
 }
 
-static unsigned int key_wakes;
-
-static int count_keys(struct wait_queue_entry *w, unsigned int mode, int flags, void *key)
-{
-	key_wakes += !!(key_to_poll(key) & EPOLLIN);
-	return 0;
-}
-
 /* No get can have them, and a read only if its file has a key of its last read. */
 static void adds_beyond_the_ceiling_wake_pollers_at_most_once(struct kunit *test)
 {
-	struct wq_consumer *c = consumer_open(queue(test)), *other = consumer_open(queue(test));
-	struct wait_queue_entry w;
-	u8 key[8] = {};
-	struct wq_read r = { .c = c, .key = key, .room = sizeof(key) };
+	struct wq_consumer *other = consumer_open(queue(test));
+	struct reader r;
 	int i;
 
-	KUNIT_ASSERT_NOT_NULL(test, c);
 	KUNIT_ASSERT_NOT_NULL(test, other);
-	init_waitqueue_func_entry(&w, count_keys);
-	add(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
-	key_wakes = 0;
-	add_wait_queue(queue_readers(queue(test)), &w);
+	reader_open(test, &r, "a");
 	KUNIT_EXPECT_EQ(test, queue_poll(queue(test), other) & EPOLLIN, (__poll_t)0);
 	/* Nobody has polled the file. */
 	add(test, "b");
-	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
+	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
 	KUNIT_EXPECT_EQ(test, wq_cancel(queue(test), "b", 1), READY);
-	KUNIT_EXPECT_EQ(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
+	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
 	/* It was polled: the first blocked key is news for it. */
 	for (i = 0; i < 50; i++)
 		add_number(test, i);
-	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
-	remove_wait_queue(queue_readers(queue(test)), &w);
-	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
+	reader_close(test, &r);
 	consumer_close(other);
 }
 
@@ -358,29 +329,18 @@ static void get_that_did_not_reach_its_consumer_returns_the_token(struct kunit *
 /* Its read ends the run of the key, which is dirty, and starts the key again when a token comes. */
 static void poller_that_has_read_a_key_wakes_for_the_token_of_its_next_run(struct kunit *test)
 {
-	struct wait_queue_entry w;
-	struct wq_consumer *c;
-	struct wq_read r;
-	u8 key[8] = {};
+	struct reader r;
 
 	queue_with_rate(test, 1);
-	c = consumer_open(queue(test));
-	KUNIT_ASSERT_NOT_NULL(test, c);
-	r = (struct wq_read){ .c = c, .key = key, .room = sizeof(key) };
-	init_waitqueue_func_entry(&w, count_keys);
+	reader_open(test, &r, "a");
 	add(test, "a");
-	KUNIT_EXPECT_EQ(test, wq_read_key(&r, 0), 0);
-	add(test, "a");
-	add_wait_queue(queue_readers(queue(test)), &w);
-	KUNIT_EXPECT_EQ(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
-	key_wakes = 0;
+	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
 	pass(test, SEC - 1);
-	KUNIT_EXPECT_EQ(test, key_wakes, 0U);
+	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
 	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, key_wakes, 1U);
-	KUNIT_EXPECT_NE(test, queue_poll(queue(test), c) & EPOLLIN, (__poll_t)0);
-	remove_wait_queue(queue_readers(queue(test)), &w);
-	consumer_close(c);
+	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
+	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_close(test, &r);
 }
 
 /* The queue's thread, in real time: 5 keys at 50 ms each, but the first one finds a token. */

@@ -441,6 +441,16 @@ class Guests(unittest.TestCase):
         for word in ("mem=512M", "con1=fd:3,fd:4", "ssl3=null,fd:7", "time-travel=inf-cpu"):
             self.assertIn(word, words)
 
+    def test_each_user_mode_linux_has_a_cpu_while_there_are_some(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as guests, \
+                unittest.mock.patch.object(guest, "CACHE", Path(folder)), \
+                unittest.mock.patch("os.sched_getaffinity", return_value={3, 5}):
+            with contextlib.ExitStack() as first:
+                self.assertEqual({3}, guest.claim_cpu(first))
+                self.assertEqual({5}, guest.claim_cpu(guests))
+                self.assertEqual({3, 5}, guest.claim_cpu(guests))
+            self.assertEqual({3}, guest.claim_cpu(guests))
+
     def test_user_mode_linux_with_several_CPUs(self) -> None:
         def words(smp: bool) -> list[str]:
             return guest.uml_command(guest.Request(smp="4"), Path("/k"), Path("/t"), smp)

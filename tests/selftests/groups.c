@@ -324,7 +324,7 @@ static bool rests(int q, __u32 ready, __u32 by_rest, __u32 groups)
 	       equal("blocked", st.blocked, st.blocked_by_rest + st.blocked_by_group);
 }
 
-/* Another user, who does not own the queue, calls q_rest().  Returns its result. */
+/* q_rest() by another user, to which the queue does not belong.  Returns its result. */
 static int rest_by_other(int q, const char *key)
 {
 	pid_t pid = child();

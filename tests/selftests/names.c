@@ -817,11 +817,16 @@ static int fill(int q, const char *prefix)
 
 static int bytes_of_a_user(void)
 {
-	int a = q_private(0), b = q_private(0), fd = q_dev(O_RDWR), n, left;
-	struct pollfd out = { .fd = a, .events = POLLOUT };
+	int a, b, fd = q_dev(O_RDWR), n, left;
+	struct pollfd out = { .events = POLLOUT };
 	struct array keys = array_new(WQ_MAX_OUT);
 	struct wq_info info;
 
+	/* queues of the cases before are gone */
+	CHECK(EVENTUALLY(!q_info(fd, &info) && !info.charged_bytes));
+	a = q_private(0);
+	b = q_private(0);
+	out.fd = a;
 	CHECK(!q_info(fd, &info));
 	n = fill(a, "a");
 	/* a key takes more than 1 KiB */

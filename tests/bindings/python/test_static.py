@@ -5,20 +5,28 @@
 
 Prints TAP. WORD: a part of the names of tests.
 """
+import contextlib
 import ctypes
 import datetime
+import email.message
+import http.server
 import importlib.machinery
 import importlib.util
+import io
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
+import unittest.mock
+import urllib.error
 import zipfile
 import zoneinfo
 from typing import Any
@@ -34,10 +42,10 @@ import wq  # noqa: E402
 from wq import _abi  # noqa: E402
 
 
-def generator() -> Any:
-    """The script abi as a module."""
-    loader = importlib.machinery.SourceFileLoader("abi", str(GENERATOR))
-    spec = importlib.util.spec_from_loader("abi", loader)
+def script(path: pathlib.Path) -> Any:
+    """A script as a module."""
+    loader = importlib.machinery.SourceFileLoader(path.stem, str(path))
+    spec = importlib.util.spec_from_loader(path.stem, loader)
     assert spec
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
@@ -81,7 +89,7 @@ class Layouts(Case):
                     "gcc", *flags, "-fsyntax-only", "-Iinclude/uapi", "-Itools/lib", source))
 
     def test_ctypes_has_these_offsets(self) -> None:
-        made = generator()
+        made = script(GENERATOR)
         headers = made.Headers()
         here = (ctypes.sizeof(ctypes.c_void_p), ctypes.alignment(ctypes.c_uint64))
         model = {sizes: name for name, sizes in made.MODELS.items()}[here]
@@ -235,7 +243,7 @@ class Builds(Case):
         tests = TOP / "tests/bindings/python"
         ran = subprocess.run(
             ["mypy", "--strict", "--scripts-are-modules", "--no-error-summary", "--cache-dir",
-             self.dir, PACKAGE / "wq", GENERATOR, TOP / "tools/samples/mail.py",
+             self.dir, PACKAGE / "wq", GENERATOR, *(TOP / "tools/samples").glob("*.py"),
              tests / "test_queue.py", tests / "test_static.py", tests / "tap.py"],
             text=True, stdout=subprocess.PIPE, env=dict(os.environ, MYPYPATH=str(PACKAGE)))
         self.assertEqual(("", 0), (ran.stdout, ran.returncode))
@@ -292,6 +300,140 @@ class Builds(Case):
                                                 if name == "LD_LIBRARY_PATH"})
         self.assertEqual(f"{version} True 1\n", ran.stdout, ran.stderr)
         self.assertIn("FileNotFoundError: [Errno 2] there is no such queue", ran.stderr)
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers by the path: /STATUS/RETRY-AFTER, /to/URL, or one of those below."""
+
+    def do_GET(self) -> None:
+        status, _, rest = self.path[1:].partition("/")
+        length = 1
+        if status == "to":
+            self.send_response(302)
+            self.send_header("Location", rest)
+        elif status == "slow":
+            self.send_response(200)
+            length = 1000
+        elif status == "short":
+            self.send_response(200)
+            length = 2
+        elif status == "none":
+            return
+        else:
+            self.send_response(int(status), "\x1b[2J")
+            if rest:
+                self.send_header("Retry-After", rest.replace("_", " "))
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(length if status == "slow" else 1):
+                self.wfile.write(b"x")
+                time.sleep(0.01)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Fetch(Case):
+    """The sample tools/samples/fetch.py without a queue."""
+
+    def setUp(self) -> None:
+        self.sample = script(TOP / "tools/samples/fetch.py")
+        self.sample.scheme = "http"
+        self.enterContext(unittest.mock.patch.dict(os.environ, no_proxy="*"))
+        before = signal.signal(signal.SIGALRM, self.sample.late)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        self.addCleanup(self.server.server_close)
+        thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.shutdown)
+        self.at = f"127.0.0.1:{self.server.server_address[1]}"
+
+    def fetch(self, path: str, server: str = "") -> tuple[str, unittest.mock.Mock]:
+        """The output of a run, and its item."""
+        item = unittest.mock.Mock(text=f"{server or self.at}/{path}", failures=2)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.sample.fetch(item)
+        return out.getvalue(), item
+
+    def rests(self, seconds: float, path: str) -> str:
+        """The output of a run whose group rests then."""
+        with self.assertRaises(wq.RestFor) as seen, \
+                contextlib.redirect_stdout(io.StringIO()) as out:
+            self.sample.fetch(unittest.mock.Mock(text=f"{self.at}/{path}"))
+        self.assertEqual(seconds, seen.exception.seconds)
+        return out.getvalue()
+
+    def failed(self, reason: str, path: str, server: str = "") -> None:
+        out, item = self.fetch(path, server)
+        self.assertRegex(item.retry.call_args.kwargs["reason"], reason)
+        self.assertTrue(out.endswith(", failure 3\n") and out[:-1].isprintable(), out)
+
+    def test_retry_after_is_a_number_or_a_date_by_the_clock_of_the_server(self) -> None:
+        for seconds, text in (
+                (0, None), (0, ""), (0, "0"), (7, "7"), (7, " 007 "), (315360000, "315360000"),
+                (float("inf"), "9" * 5000), (0, "-1"), (0, "1.5"), (0, "1e3"), (0, "\xb2"),
+                (0, "soon"), (0, "nan"), (90, "Tue, 01 Jan 2030 00:01:30 GMT"),
+                (90, "Tuesday, 01-Jan-30 00:01:30 GMT"), (90, "Tue Jan  1 00:01:30 2030"),
+                (0, "Mon, 31 Dec 2029 23:59:59 GMT"), (0, "Tue, 01 Jan 99999 00:00:00 GMT"),
+                (0, "Tue, 32 Jan 2030 00:00:00 GMT"),
+                (0, "Tue, 01 Jan 2030 00:00:00 +" + "9" * 30)):
+            headers = email.message.Message()
+            headers["Date"] = "Tue, 01 Jan 2030 00:00:00 GMT"
+            if text is not None:
+                headers["Retry-After"] = text
+            with self.subTest(text):
+                answer = urllib.error.HTTPError("", 429, "", headers, None)
+                self.assertEqual(seconds, self.sample.retry_after(answer))
+                answer.close()
+        del headers["Date"]
+        # Without a time of the server, by the clock of this machine.
+        headers.replace_header("Retry-After", "Thu, 01 Jan 4200 00:00:00 GMT")
+        with unittest.mock.patch("time.time", return_value=1e9):
+            self.assertEqual(70372022400 - 1e9, self.sample.retry_after(answer))
+
+    def test_fetch_reports_the_size_also_after_a_redirect(self) -> None:
+        for path in "200", f"to/http://{self.at}/200", "to//200":
+            out, item = self.fetch(path)
+            self.assertEqual((f"'{self.at}/{path}' has 1 bytes\n", []), (out, item.mock_calls))
+
+    def test_group_rests_as_long_as_the_server_asks_for_but_an_hour_at_most(self) -> None:
+        for path in "429/7", "503/7", "to//429/7":
+            self.assertEqual(f"'{self.at}' wants no request for 7 s, and has none for 7 s\n",
+                             self.rests(7, path))
+        for path in "429/315360000", "503/Fri,_31_Dec_9999_23:59:59_GMT":
+            self.assertIn(" s, and has none for 3600 s\n", self.rests(3600, path))
+
+    def test_after_a_redirect_to_a_server_that_asks_for_a_rest_the_key_alone_waits(self) -> None:
+        other = self.at.replace("127.0.0.1", "localhost")
+        out, item = self.fetch(f"to/http://{other}/429/7")
+        self.assertIn(f"'{other}' wants no request for 7 s", out)
+        self.assertEqual([unittest.mock.call.retry(after=7)], item.mock_calls)
+
+    def test_all_other_errors_are_failures_with_a_line_without_control_characters(self) -> None:
+        self.failed("HTTP Error 429", "429")
+        self.failed("HTTP Error 503", "503/soon")
+        self.failed("HTTP Error 404", "404/7")
+        self.failed("infinite loop", f"to/http://{self.at}/to/")
+        self.failed("Remote end closed", "none")
+        self.failed("IncompleteRead", "short")
+        self.failed("control characters", "a b\n\x1b")
+        self.failed("ascii", "\udcff")
+        self.failed("Connection refused", "200", "127.0.0.1:1")
+        self.failed("nonnumeric port|invalid", "200", "127.0.0.1:x")
+
+    def test_a_server_that_sends_a_byte_now_and_then_times_out(self) -> None:
+        self.sample.TIMEOUT = 0.1
+        self.failed("timed out", "slow")
+        self.assertEqual((0, 0), signal.getitimer(signal.ITIMER_REAL))
+
+    def test_without_a_queue_it_ends_with_a_message(self) -> None:
+        ran = subprocess.run([sys.executable, TOP / "tools/samples/fetch.py", "wq-none"], text=True,
+                             capture_output=True, env=dict(os.environ, PYTHONPATH=str(PACKAGE)))
+        self.assertEqual(1, ran.returncode)
+        self.assertRegex(ran.stderr, r"\Afetch.py: .*\n\Z")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ need_test_tools() { # KERNEL-OR-NOTHING: to be built, too
 	# beside the unpacking of a source, which takes one CPU
 	{
 		get_prometheus
+		get_nginx
 		get_dkms
 		[ -z "$1" ] || tools/vm/vm build "$1" >/dev/null
 	} &
@@ -46,6 +47,12 @@ get_prometheus() {
 		cp "$root/usr/bin/$program" "$out/bin/.new"
 		mv "$out/bin/.new" "$out/bin/$program"
 	done
+}
+
+# nginx without the unit that its package would start.
+get_nginx() {
+	[ -x "$out/bin/nginx" ] ||
+		install -D "$(tools/vm/vm packages . nginx)/usr/sbin/nginx" "$out/bin/nginx"
 }
 
 # dkms is one script, whose package depends on a kernel's headers.

@@ -302,6 +302,8 @@ void wq_limiter_free(struct wq_limiter *l);
  * @max_processing: as in struct wq_attrs; embedded entries count, too
  * @start_rate: as in struct wq_attrs; embedded entries count, too
  * @start_burst: as in struct wq_attrs
+ * @group_start_rate: as in struct wq_attrs
+ * @group_start_burst: as in struct wq_attrs
  * @clock: clock for delays and leases; NULL: CLOCK_MONOTONIC, which does not advance
  *	while the machine is suspended.  Must live until wq_destroy() returns.
  * @limiter: limiter for failed keys; NULL: wq_limiter_default_item(), so that no key waits for
@@ -355,6 +357,8 @@ struct wq_params {
 	u32 max_processing;
 	u64 start_rate;
 	u32 start_burst;
+	u64 group_start_rate;
+	u32 group_start_burst;
 	struct wq_clock *clock;
 	struct wq_limiter *limiter;
 	s64 lease;

@@ -59,7 +59,7 @@ static int list_groups(struct wq_out *out, u64 *place)
 {
 	struct wq *q = out->c->q;
 	struct wq_list_rec rec;
-	s64 until = 0, rest = 0;
+	struct wq_group_wait wait;
 	struct wq_entry *e;
 	struct wq_cs cs;
 	int i, ret = 0;
@@ -68,11 +68,12 @@ static int list_groups(struct wq_out *out, u64 *place)
 	wq_lock(&cs, q);
 	for (i = 0; i < WQ_BATCH; i++, *place = next) {
 		next = *place;
-		e = wq_groups_next(q->policy_data, &next, &until, &rest);
-		if (e && until) {
+		e = wq_groups_next(q->policy_data, &next, &wait);
+		if (e && wait.until) {
 			rec = (struct wq_list_rec){ .len = e->len };
-			rec.info.due = max_t(s64, 0, until - wq_now(&cs));
-			rec.info.lease = rest ? max_t(s64, 0, rest - wq_now(&cs)) : -1;
+			rec.info.due = max_t(s64, 0, wait.until - wq_now(&cs));
+			rec.info.lease = wait.rest ? max_t(s64, 0, wait.rest - wq_now(&cs)) : -1;
+			rec.info.num_requeues = wait.tokens;
 			ret = put_rec(out, &rec, e);
 			if (ret)
 				break;

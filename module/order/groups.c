@@ -15,6 +15,22 @@
  * wq_group_times.waiting, and not in the ring.  So it costs the gets nothing either.  The times
  * cost nothing in a queue without them, because it has other functions then, see wq_groups_ops().
  *
+ * A queue can have a rate of starts for each group.  Each group has a token bucket then, see struct
+ * wq_tokens, from which each hand-out takes a token.  A group is in the ring as long as it has a
+ * token, and offers as many entries as it has tokens.  It is in the heap until its next token comes
+ * if it has more ready entries than that, and a group without entries until its bucket is full:
+ * such a group is kept, so that new entries of it do not find a full bucket.  If a group rests, it
+ * waits for the end of that first.  So
+ *
+ *	wq_group.waits	in the ring		in the heap until
+ *	0		if it has entries	-
+ *	RESTS		no			the rest ends
+ *	LACKS_TOKEN	if it has a token	the next token comes
+ *	KEPT		no			the bucket is full
+ *
+ * and wq_groups_settle() makes this true after each change of a group, its bucket or the time.  If
+ * the clock goes back, groups wait until it is there again.
+ *
  * A delimiter is part of the name, so the key "a" is not in the group of "a/1" and "a/2".
  *
  * A group exists as long as the queue's table has an entry of it, idle entries included, and while
@@ -37,21 +53,27 @@
 
 /**
  * struct wq_group - the data of a group, ahead of its entry
+ * @full: when the group's bucket of starts is full, see struct wq_tokens
  * @ready: the group's ready entries, by link, in the order in which they became ready
  * @nr_ready: number of entries in @ready
  * @nr_out: entries that are handed out, if there is a limit
  * @refs: entries of the queue's table that are in the group
+ * @tokens: while it waits: how many of its entries can start before that time
  * @waits: why it is in the heap of times; 0: it is not
+ * @of_new_rate: the rate that @full belongs to, see wq_groups.new_rate
  *
  * The link of the group's own entry is in wq_groups.ring.  The entry's token is when the group's
  * rest ends, ns on the queue's clock; 0: it does not rest.
  */
 struct wq_group {
+	struct wq_exact_time full;
 	struct list_head ready;
 	u32 nr_ready;
 	u32 nr_out;
 	u32 refs;
-	u8 waits;
+	u32 tokens : 28;
+	u32 waits : 2;
+	u32 of_new_rate : 1;
 } __aligned(sizeof(u64));
 
 static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
@@ -68,6 +90,13 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
  * @arg: the delimiter, or the length of names
  * @by_prefix: @arg is the length of names
  * @times: the groups that wait for a time
+ * @nr_kept: groups that are WQ_GROUP_KEPT
+ * @tokens: the bucket of each group, with the full time of the group that is looked at
+ * @old: the bucket of the rate before, while @changing
+ * @changed: when the rate changed
+ * @new_rate: changes with each change of the rate
+ * @changing: not all groups have been changed to the rate yet
+ * @cursor: how far they have been
  */
 struct wq_groups {
 	struct wq_table table;
@@ -80,6 +109,13 @@ struct wq_groups {
 	u32 arg;
 	bool by_prefix;
 	struct wq_group_times times;
+	u32 nr_kept;
+	struct wq_tokens tokens;
+	struct wq_tokens old;
+	s64 changed;
+	bool new_rate;
+	bool changing;
+	u64 cursor;
 };
 
 static struct wq_group *group_of_name(struct wq_entry *e)
@@ -198,7 +234,7 @@ static __always_inline void prefetch_turns(const struct wq_groups *gs)
 	g = (struct wq_group *)turn - 1;
 	wq_rank_prefetch(list_first_entry(&g->ready, struct wq_entry, link));
 	turn = list_next_entry(turn, link);
-	prefetchw((struct wq_group *)turn - 1);
+	prefetchw(&((struct wq_group *)turn - 1)->ready);
 	prefetchw(&turn->link);
 }
 
@@ -234,24 +270,36 @@ static void groups_release(void *order, struct wq_entry *e)
  * times_begin() and times_end().
  */
 
+/* How many ready entries a group offers. */
+static u32 group_offered(const struct wq_groups *gs, const struct wq_group *g)
+{
+	u32 n = group_available(gs, g);
+
+	return g->waits ? min_t(u32, n, g->tokens) : n;
+}
+
 static void times_begin(struct wq_groups *gs, struct wq_group *g)
 {
+	u32 offered = group_offered(gs, g), n = group_available(gs, g);
+
 	if (!g->waits)
 		return;
-	gs->times.nr_ready[g->waits] -= g->nr_ready;
-	if (group_available(gs, g))
+	gs->times.nr_ready[g->waits] -= g->tokens ? n - offered : g->nr_ready;
+	gs->nr_available += n - offered;
+	if (n && !offered)
 		list_add_tail(&group_entry(g)->link, &gs->ring);
-	gs->nr_available += group_available(gs, g);
 }
 
 static void times_end(struct wq_groups *gs, struct wq_group *g)
 {
+	u32 offered = group_offered(gs, g), n = group_available(gs, g);
+
 	if (!g->waits)
 		return;
-	gs->times.nr_ready[g->waits] += g->nr_ready;
-	if (group_available(gs, g))
+	gs->times.nr_ready[g->waits] += g->tokens ? n - offered : g->nr_ready;
+	gs->nr_available -= n - offered;
+	if (n && !offered)
 		list_del(&group_entry(g)->link);
-	gs->nr_available -= group_available(gs, g);
 }
 
 static void timed_push(void *order, struct wq_entry *e)
@@ -259,6 +307,17 @@ static void timed_push(void *order, struct wq_entry *e)
 	times_begin(order, group_of(e));
 	groups_push(order, e);
 	times_end(order, group_of(e));
+}
+
+static struct wq_entry *timed_pop(void *order)
+{
+	struct wq_group *g = group_of(groups_peek(order));
+	struct wq_entry *e;
+
+	times_begin(order, g);
+	e = groups_pop(order);
+	times_end(order, g);
+	return e;
 }
 
 static void timed_remove(void *order, struct wq_entry *e)
@@ -328,11 +387,11 @@ static const struct wq_policy_ops limited_groups_ops = {
 	.blocked = groups_blocked,
 };
 
-/* The order while groups wait for a time. */
+/* The order while groups wait for a time, or may by a get. */
 static const struct wq_policy_ops timed_groups_ops = {
 	.push = timed_push,
 	.len = groups_len,
-	.pop = groups_pop,
+	.pop = timed_pop,
 	.remove = timed_remove,
 	.peek = groups_peek,
 	.oldest = groups_oldest,
@@ -340,9 +399,15 @@ static const struct wq_policy_ops timed_groups_ops = {
 	.blocked = groups_blocked,
 };
 
+/* Whether groups wait for a time, or may by a get. */
+bool wq_groups_timed(const struct wq_groups *gs)
+{
+	return gs->times.waiting.count || gs->tokens.rate;
+}
+
 const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs)
 {
-	if (gs->times.waiting.count)
+	if (wq_groups_timed(gs))
 		return &timed_groups_ops;
 	return gs->limit ? &limited_groups_ops : &groups_ops;
 }
@@ -379,7 +444,7 @@ void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc
 	wq_vec_prealloc_free(&pre->heap);
 }
 
-/* Make a group, whose name is not in the table.  Returns NULL if there is no memory. */
+/* Make a group, whose name is not in the table.  Returns NULL if there is no memory for it. */
 static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name name, const u8 *key,
 				  struct wq_group_prealloc *pre, gfp_t gfp)
 {
@@ -387,6 +452,9 @@ static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name nam
 	struct wq_group *g;
 	struct wq_key *k;
 
+	/* All of them can be in the heap, whose index of an entry has 25 bits. */
+	if (gs->table.count == WQ_MAX_KEYS)
+		return NULL;
 	if (pre && pre->key) {
 		k = pre->key;
 		pre->key = NULL;
@@ -402,7 +470,7 @@ static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name nam
 	if (wq_table_insert(&gs->table, &k->entry, pre ? &pre->bucket : NULL, gfp))
 		goto err_disown;
 	g = group_of_name(&k->entry);
-	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready) };
+	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready), .of_new_rate = gs->new_rate };
 	m->bytes += wq_key_bytes(sizeof(*g), name.len) + m->overhead;
 	return g;
 
@@ -473,15 +541,6 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 	return 0;
 }
 
-/* An entry, which is neither ready nor handed out, leaves its group. */
-void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e)
-{
-	struct wq_group *g = group_of(e);
-
-	if (!--g->refs)
-		group_put(gs, g);
-}
-
 /*
  * Groups wait for a time.  After each of these functions the caller switches to wq_groups_ops().
  */
@@ -503,57 +562,164 @@ struct wq_group *wq_group_of_name(struct wq_entry *e)
 	return group_of_name(e);
 }
 
+/* Whether a group offers no entry before a time. */
 bool wq_group_waits(const struct wq_group *g)
 {
-	return g->waits;
+	return g->waits && !g->tokens;
 }
 
-/* Move a group, whose times have changed, into the heap or out of it.  Frees it without a use. */
-static void group_settle(struct wq_groups *gs, struct wq_group *g, s64 now)
+/* Let wq_groups.tokens be the bucket of a group.  A change of the rate has kept its tokens. */
+static void load_tokens(struct wq_groups *gs, struct wq_group *g)
 {
-	struct wq_heap *h = &gs->times.waiting;
-	struct wq_entry *e = group_entry(g);
-	s64 until = e->token;
-
-	times_begin(gs, g);
-	if (g->waits) {
-		h->reserved++;
-		wq_heap_remove(h, e);
+	if (unlikely(g->of_new_rate != gs->new_rate)) {
+		gs->old.full = g->full;
+		gs->tokens.full = (struct wq_exact_time){};
+		if (gs->old.rate && gs->tokens.rate)
+			wq_tokens_keep(&gs->tokens, &gs->old, gs->changed);
+		g->full = gs->tokens.full;
+		g->of_new_rate = gs->new_rate;
 	}
-	g->waits = until > now ? WQ_GROUP_RESTS : 0;
-	if (g->waits) {
-		h->reserved--;
-		wq_heap_insert(h, e, until);
-	}
-	times_end(gs, g);
-	group_put(gs, g);
+	gs->tokens.full = g->full;
 }
 
-/* A group rests until a time; if that is not in the future, it does not rest any more. */
-void wq_groups_rest(struct wq_groups *gs, struct wq_group *g, s64 until, s64 now)
+/* Why a group waits, see the head of this file, and until when.  Sets wq_group.tokens. */
+static u8 find_wait(struct wq_groups *gs, struct wq_group *g, const struct wq_groups_look *l,
+		    s64 *until)
+{
+	/* Behind its limit a group needs a token, too, but not more. */
+	u32 want = max_t(u32, group_available(gs, g), g->nr_ready || l->polled);
+
+	/* Also while it rests: the next change of the rate relies on it. */
+	load_tokens(gs, g);
+	g->tokens = 0;
+	*until = group_entry(g)->token;
+	if (*until)
+		return WQ_GROUP_RESTS;
+	if (!gs->tokens.rate)
+		return 0;
+	if (!g->refs) {
+		*until = g->full.ns < S64_MAX ? g->full.ns + !!g->full.part : S64_MAX;
+		return *until > l->now && (g->waits == WQ_GROUP_KEPT || gs->nr_kept < l->max_kept) ?
+		       WQ_GROUP_KEPT : 0;
+	}
+	g->tokens = wq_tokens_count(&gs->tokens, l->now, want);
+	*until = wq_tokens_at(&gs->tokens, g->tokens + 1);
+	return g->tokens < want ? WQ_GROUP_LACKS_TOKEN : 0;
+}
+
+/* Until when a group rests; 0: it does not.  The caller settles it after that. */
+void wq_groups_rest(struct wq_groups *gs, struct wq_group *g, s64 until)
 {
 	struct wq_entry *e = group_entry(g);
 
 	gs->times.nr_resting -= !!e->token;
-	e->token = until > now ? until : 0;
+	e->token = until;
 	gs->times.nr_resting += !!e->token;
-	group_settle(gs, g, now);
+}
+
+/* A group, its bucket or the time has changed.  Frees a group that nothing uses. */
+void wq_groups_settle(struct wq_groups *gs, struct wq_group *g, const struct wq_groups_look *l)
+{
+	struct wq_heap *h = &gs->times.waiting;
+	struct wq_entry *e = group_entry(g);
+	s64 until;
+	u8 waits;
+
+	times_begin(gs, g);
+	waits = find_wait(gs, g, l, &until);
+	gs->nr_kept += (waits == WQ_GROUP_KEPT) - (g->waits == WQ_GROUP_KEPT);
+	if (g->waits && !waits) {
+		h->reserved++;
+		wq_heap_remove(h, e);
+	} else if (waits && !g->waits) {
+		h->reserved--;
+		wq_heap_insert(h, e, until);
+	} else if (waits && wq_heap_slot(h, e->heap)->due != until) {
+		wq_heap_move(h, e, until);
+	}
+	g->waits = waits;
+	times_end(gs, g);
+	group_put(gs, g);
+}
+
+/* An entry of a group is handed out, and takes a token.  The caller settles the group after it. */
+void wq_groups_start(struct wq_groups *gs, struct wq_group *g, s64 now)
+{
+	load_tokens(gs, g);
+	if (gs->tokens.rate)
+		wq_tokens_start(&gs->tokens, now);
+	g->full = gs->tokens.full;
+}
+
+/* The entry did not reach its consumer.  The caller settles the group after this. */
+void wq_groups_unstart(struct wq_groups *gs, struct wq_group *g)
+{
+	load_tokens(gs, g);
+	if (gs->tokens.rate)
+		wq_tokens_return(&gs->tokens);
+	g->full = gs->tokens.full;
+}
+
+/* Whether not all groups have been changed to the rate yet. */
+bool wq_groups_changing(const struct wq_groups *gs)
+{
+	return gs->changing;
+}
+
+/* Set the rate of starts of each group.  All groups have been changed to the rate before. */
+void wq_groups_set_rate(struct wq_groups *gs, const struct wq_tokens *tokens, s64 now)
+{
+	gs->old = gs->tokens;
+	gs->tokens = *tokens;
+	gs->changed = now;
+	gs->new_rate = !gs->new_rate;
+	gs->changing = true;
+	gs->cursor = 0;
+}
+
+/* The next group that the caller has to settle after a change of the rate, or NULL. */
+struct wq_group *wq_groups_sweep(struct wq_groups *gs)
+{
+	struct wq_entry *e = wq_table_next(&gs->table, &gs->cursor);
+
+	gs->changing = gs->cursor;
+	return e ? group_of_name(e) : NULL;
+}
+
+/* An entry, which is neither ready nor handed out, leaves its group. */
+void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l)
+{
+	struct wq_group *g = group_of(e);
+
+	if (--g->refs)
+		return;
+	if (gs->tokens.rate)
+		wq_groups_settle(gs, g, l);
+	else
+		group_put(gs, g);
 }
 
 /* The queue ends: no group waits any more, up to @n of them. */
 void wq_groups_end_waits(struct wq_groups *gs, unsigned int n)
 {
+	static const struct wq_groups_look look;
 	struct wq_heap *h = &gs->times.waiting;
+	struct wq_group *g;
 
-	for (; n && h->count; n--)
-		wq_groups_rest(gs, group_of_name(wq_heap_last(h)), 0, 0);
+	gs->tokens.rate = 0;
+	for (; n && h->count; n--) {
+		g = group_of_name(wq_heap_last(h));
+		wq_groups_rest(gs, g, 0);
+		wq_groups_settle(gs, g, &look);
+	}
 }
 
 /*
  * An entry of wq.requeued, which is in no list, becomes the first of its group.  It counts as the
- * oldest ready entry, as the first entry of wq.requeued does.
+ * oldest ready entry, as the first entry of wq.requeued does.  If the group offers it, the group
+ * has the next turn.
  */
-void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e)
+void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l)
 {
 	struct wq_group *g = group_of(e);
 
@@ -561,21 +727,23 @@ void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e)
 	timed_push(gs, e);
 	list_move(&e->link, &g->ready);
 	list_move(&wq_rank_of(e)->ready, &gs->ready);
+	wq_groups_settle(gs, g, l);
+	if (group_offered(gs, g))
+		list_move(&group_entry(g)->link, &gs->ring);
 }
 
-/*
- * The next group's entry, see wq_table_next().  *@until: until when it waits, *@rest: until when it
- * rests; 0: it does not.
- */
-struct wq_entry *wq_groups_next(const struct wq_groups *gs, u64 *cursor, s64 *until, s64 *rest)
+/* The next group's entry, see wq_table_next(), and what its entries wait for. */
+struct wq_entry *wq_groups_next(const struct wq_groups *gs, u64 *cursor, struct wq_group_wait *w)
 {
 	struct wq_entry *e = wq_table_next(&gs->table, cursor);
+	const struct wq_group *g;
 
-	if (e) {
-		*until = group_of_name(e)->waits ?
-			 wq_heap_slot(&gs->times.waiting, e->heap)->due : 0;
-		*rest = e->token;
-	}
+	if (!e)
+		return NULL;
+	g = group_of_name(e);
+	*w = (struct wq_group_wait){ .rest = e->token, .tokens = g->tokens };
+	if (g->waits && g->waits != WQ_GROUP_KEPT)
+		w->until = wq_heap_slot(&gs->times.waiting, e->heap)->due;
 	return e;
 }
 
@@ -597,7 +765,8 @@ u32 wq_groups_ready(const struct wq_groups *gs)
 }
 
 /* Groups by WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX, with checked figures; NULL: no memory. */
-struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, struct wq_mem *m, gfp_t gfp)
+struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, const struct wq_tokens *tokens,
+				struct wq_mem *m, gfp_t gfp)
 {
 	struct wq_groups *gs = wq_mem_alloc(m, gfp, kzalloc_obj(*gs, gfp));
 
@@ -612,6 +781,7 @@ struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, struct wq_mem *m, 
 	gs->by_prefix = kind == WQ_ORDER_PREFIX;
 	gs->arg = arg;
 	gs->limit = limit;
+	gs->tokens = *tokens;
 	gs->times.waiting.vec.mem = m;
 	return gs;
 }

@@ -15,7 +15,8 @@
  * A change is one critical section of wq.lock.  It checks all that can fail and then changes
  * all attributes, so another call sees all of the change or nothing of it.  The quota is
  * charged in that critical section, so of two changes the second starts from what the first
- * has charged.
+ * has charged.  A change of the rate of groups then goes through all groups, WQ_BATCH in a critical
+ * section, and another one waits for that.
  *
  * The critical section must not ask a security module for a capability.  If the quota does not
  * permit the change, it ends without a change, and is repeated if the caller is exempt.
@@ -26,6 +27,7 @@
 #include <linux/export.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
+#include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/stddef.h>
 
@@ -33,7 +35,7 @@
 #include "queue/attr.h"
 #include "queue/order.h"
 #include "ratelimit.h"
-#include "state/lock.h"
+#include "state/rest.h"
 
 #define ORDERS_ALL		U32_MAX
 #define ORDERS_GROUPS	(BIT(WQ_ORDER_DELIMITER) | BIT(WQ_ORDER_PREFIX))
@@ -72,7 +74,7 @@ struct wq_attr_row {
 	},
 #define OTHER(attr, kind_, field_, change_, ...)						\
 	[const_ilog2(WQ_ATTR_##attr)] = {							\
-		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_,			\
+		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_, .orders = ORDERS_ALL, \
 	},
 
 /* By the bit of the attribute. */
@@ -91,14 +93,14 @@ static const struct wq_attr_row *value_from(const struct wq_attr_row *r)
 #define for_each_value(r) \
 	for (r = value_from(rows); r < rows + ARRAY_SIZE(rows); r = value_from(r + 1))
 
-/* WQ_ATTR_* of the attributes with this rule. */
-static u32 ruled(enum wq_attr_change change)
+/* WQ_ATTR_* of the attributes with this rule, and which belong to one of the orders. */
+static u32 ruled(enum wq_attr_change change, u32 orders)
 {
 	u32 set = 0;
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++)
-		if (rows[i].change == change)
+		if (rows[i].change == change && (rows[i].orders & orders))
 			set |= rows[i].bit;
 	return set;
 }
@@ -152,6 +154,8 @@ int wq_attr_check_new(const struct wq_attrs *attrs)
 			return -ERANGE;
 	}
 	return wq_tokens_init(&tokens, attrs->start_rate, burst_of(attrs)) ?:
+	       wq_tokens_init(&tokens, attrs->group_start_rate,
+			      attrs->group_start_burst ?: WQ_DEFAULT_START_BURST) ?:
 	       wq_check_order(attrs->order, attrs->order_arg);
 }
 
@@ -168,7 +172,7 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 	const struct wq_attr_row *r;
 	s64 value;
 
-	if (!set || set & ~(ruled(ALWAYS) | ruled(LEASED)))
+	if (!set || set & ~(ruled(ALWAYS, BIT(q->order)) | ruled(LEASED, BIT(q->order))))
 		return -EINVAL;
 	for_each_value(r) {
 		value = load(attrs, r->field, r->size);
@@ -191,7 +195,7 @@ u32 wq_attr_changeable(const struct wq *q)
 {
 	if (!q->of_process)
 		return 0;
-	return ruled(ALWAYS) | (q->leased ? ruled(LEASED) : 0);
+	return ruled(ALWAYS, BIT(q->order)) | (q->leased ? ruled(LEASED, BIT(q->order)) : 0);
 }
 
 /* Whether a queue has another value than an open asks for.  0 asks for nothing. */
@@ -234,7 +238,8 @@ void wq_attr_init(struct wq *q, const struct wq_params *params)
 	const struct wq_attr_row *r;
 
 	for_each_value(r)
-		store(q, r->member, r->size, load(params, r->param, r->size) ?: r->initial);
+		store(q, r->member, r->size, load(params, r->param, r->size) ?:
+		      (r->orders & BIT(q->order) ? r->initial : 0));
 	/* Its range was checked. */
 	wq_tokens_init(&q->tokens, q->start_rate, q->start_burst);
 }
@@ -304,6 +309,23 @@ static int change_tokens(struct wq_cs *cs, const struct wq_attrs *args, struct w
 	return wq_new_tokens(q, rate, burst, wq_start_time(cs), tokens);
 }
 
+/* The bucket of each group after a change.  NULL: it stays.  Or an ERR_PTR. */
+static const struct wq_tokens *group_tokens(struct wq *q, const struct wq_attrs *args,
+					    struct wq_tokens *tokens)
+{
+	u64 rate = args->set & WQ_ATTR_GROUP_START_RATE ? args->group_start_rate :
+							  q->group_start_rate;
+	u32 burst = args->set & WQ_ATTR_GROUP_START_BURST ? args->group_start_burst :
+							    q->group_start_burst;
+
+	if (!q->grouped || (rate == q->group_start_rate && burst == q->group_start_burst))
+		return NULL;
+	/* Another caller has not ended its change yet. */
+	if (wq_groups_changing(q->policy_data))
+		return ERR_PTR(-EAGAIN);
+	return ERR_PTR(wq_tokens_init(tokens, rate, burst)) ?: tokens;
+}
+
 /* Attributes that limit which keys may start. */
 #define WQ_ATTRS_OF_STARTS	(WQ_ATTR_MAX_PROCESSING | WQ_ATTR_START_RATE | WQ_ATTR_START_BURST)
 
@@ -313,12 +335,13 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 {
 	struct wq *q = cs->q;
 	bool starts = args->set & WQ_ATTRS_OF_STARTS;
-	struct wq_tokens tokens;
+	struct wq_tokens tokens, group;
+	const struct wq_tokens *groups = group_tokens(q, args, &group);
 	u32 set = args->set, before;
 	int ret;
 
 	wq_assert_locked(cs);
-	ret = change_tokens(cs, args, &tokens);
+	ret = change_tokens(cs, args, &tokens) ?: PTR_ERR_OR_ZERO(groups);
 	if (ret)
 		return ret;
 	if (set & WQ_ATTR_MAX_KEYS) {
@@ -338,6 +361,10 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 		/* The events of files with a key of their last read can be others. */
 		cs->wakes.others |= WQ_WAKE_READERS;
 	}
+	if (groups) {
+		wq_groups_set_rate(q->policy_data, groups, wq_now(cs));
+		wq_set_gate(q);
+	}
 	if (set & WQ_ATTR_MAX_KEYS)
 		q->watched |= wq_nr_keys(q) >= q->max_keys ? WQ_WATCH_ROOM : 0;
 	if (set & WQ_ATTR_LIMITER)
@@ -348,12 +375,19 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter **limiter,
 		   bool exempt)
 {
+	int ret = -EAGAIN;
 	struct wq_cs cs;
-	int ret;
+	bool more;
 
-	wq_lock(&cs, q);
-	ret = set_locked(&cs, args, limiter, exempt);
-	wq_unlock(&cs);
+	/* If the caller is killed, the next change goes on, and until then each get of a group. */
+	do {
+		wq_lock(&cs, q);
+		if (ret == -EAGAIN)
+			ret = set_locked(&cs, args, limiter, exempt);
+		more = q->grouped && wq_change_groups(&cs);
+		wq_unlock(&cs);
+		cond_resched();
+	} while ((more || ret == -EAGAIN) && !fatal_signal_pending(current));
 	return ret;
 }
 

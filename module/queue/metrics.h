@@ -57,7 +57,7 @@ VALUE(ready, GAUGE, wq_nr_ready(q), "ready", "wq_ready_keys",
 OTHER(ready_by_priority, PRIORITIES, "ready_by_priority", "wq_priority_ready_keys",
 	"Ready keys of a priority, for each that has had one; only of queues with priorities.")
 VALUE(blocked, GAUGE, wq_nr_blocked(q, wq_start_time(cs)), "blocked", "wq_blocked_keys",
-	"Ready keys that no get can have yet: the sum of the keys that a limit of groups, a ceiling, a start rate and rests of groups hold back.")
+	"Ready keys that no get can have yet: the sum of the keys that a limit of groups, a ceiling, start rates and rests of groups hold back.")
 VALUE(blocked_by_group, GAUGE, wq_blocked_by_group(q), "blocked_by_group", "wq_group_blocked_keys",
 	"Ready keys beyond the limit of their group, which wait until another run of the group ends.")
 VALUE(blocked_by_ceiling, GAUGE, wq_blocked_by_ceiling(q), "blocked_by_ceiling",
@@ -68,6 +68,9 @@ VALUE(blocked_by_rate, GAUGE, wq_blocked_by_rate(q, wq_start_time(cs)), "blocked
 	"Ready keys that wait for a token of start_rate.")
 VALUE(blocked_by_rest, GAUGE, wq_blocked_by_rest(q), "blocked_by_rest", "wq_rest_blocked_keys",
 	"Ready keys of groups that rest.")
+VALUE(blocked_by_group_rate, GAUGE, wq_blocked_by_group_rate(q), "blocked_by_group_rate",
+	"wq_group_rate_blocked_keys",
+	"Ready keys that wait for a token of group_start_rate.")
 VALUE(resting_groups, GROUPS, stat_resting_groups(q), "resting_groups", "wq_resting_groups",
 	"Groups that rest, with or without keys.")
 VALUE(next_group, TIME, stat_next_group(cs), "next_group_ns", NULL, NULL)

@@ -31,6 +31,8 @@ int wq_check_order(u32 order, u32 arg)
  */
 bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 {
+	struct wq_tokens tokens;
+
 	if (params->policy)
 		q->order = WQ_ORDER_OTHER;
 	switch (q->order) {
@@ -42,8 +44,10 @@ bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 		return q->policy_data;
 	case WQ_ORDER_DELIMITER:
 	case WQ_ORDER_PREFIX:
-		q->policy_data = wq_groups_new(q->order, q->order_arg, q->group_limit,
-					      &q->mem, gfp);
+		/* Its range was checked. */
+		wq_tokens_init(&tokens, q->group_start_rate, q->group_start_burst);
+		q->policy_data = wq_groups_new(q->order, q->order_arg, q->group_limit, &tokens,
+					       &q->mem, gfp);
 		if (!q->policy_data)
 			return false;
 		q->policy = wq_groups_ops(q->policy_data);

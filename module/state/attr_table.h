@@ -63,6 +63,12 @@ VALUE(START_RATE, RATE, start_rate, start_rate, 1, S64_MAX, 0,
 VALUE(START_BURST, NUMBER, start_burst, start_burst, 1, U32_MAX, WQ_DEFAULT_START_BURST,
 	ORDERS_ALL, ALWAYS, "start-burst", "N",
 	"with --start-rate: number of keys that can start at once after a time without starts (default: 1)")
+VALUE(GROUP_START_RATE, RATE, group_start_rate, group_start_rate, 1, S64_MAX, 0,
+	ORDERS_GROUPS, ALWAYS, "group-start-rate", "RATE",
+	"as --start-rate, for each group of a queue of groups by itself (see --group-start-burst)")
+VALUE(GROUP_START_BURST, NUMBER, group_start_burst, group_start_burst, 1, U32_MAX,
+	WQ_DEFAULT_START_BURST, ORDERS_GROUPS, ALWAYS, "group-start-burst", "N",
+	"with --group-start-rate: number of keys of a group that can start at once (default: 1)")
 VALUE(MAX_DEFER, TIME, max_defer, max_defer, 1, S64_MAX, 0,
 	ORDERS_ALL, NEVER, "max-defer", "TIME",
 	"for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)")

@@ -20,7 +20,7 @@ void wq_remove(struct wq_cs *cs, struct wq_entry *e)
 	wq_assert_locked(cs);
 	wq_table_remove(&q->table, e);
 	if (q->grouped)
-		wq_groups_leave(q->policy_data, e);
+		wq_leave_group(q, e, wq_settle_time(cs));
 	wq_dispose(cs, e);
 	if (unlikely(q->mem.bytes < q->share.least))
 		wq_shrink_share(cs);

@@ -26,7 +26,7 @@
  *	the key of a file's last read	all of rd_wait, EPOLLIN; see below
  *	gets are resumed		as many of getters as keys are available, all of rd_wait
  *	a token for a start comes	as many of getters as keys are available
- *	a group no longer rests		as many of getters as keys become available
+ *	a group no longer waits		as many of getters as keys become available
  *	times have come			one of getters, one exclusive poller of rd_wait and all
  *					others there, and wq.overdue, until a call has caught up
  *	room for a key			all of wr_wait, EPOLLOUT
@@ -356,7 +356,7 @@ static void limit_wakes(struct wq_cs *cs)
 	if (ready <= most)
 		return;
 	cs->wakes.ready = most;
-	blocked = wq_nr_blocked(cs->q, wq_start_time(cs)) - wq_blocked_by_rest(cs->q);
+	blocked = wq_nr_blocked(cs->q, wq_start_time(cs)) - wq_blocked_by_time(cs->q);
 	/* If these are the first blocked keys, a read may release them, as in wq_push_order(). */
 	if (cs->q->polled_reads && blocked && blocked <= ready - most)
 		cs->wakes.others |= WQ_WAKE_READERS;
@@ -380,7 +380,7 @@ static void watch_groups(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	/* A get may have seen these keys alone, see wq_get_behind(), so one getter looks again. */
-	if (q->hold_back && wq_hold_back(q))
+	if (q->hold_back && wq_hold_back(q, wq_settle_time(cs)))
 		cs->wakes.ready = min(cs->wakes.ready + 1, wq_nr_available(cs));
 	if (wq_groups_due(q) < q->armed && !q->ended)
 		arm_late(cs, wq_groups_due(q));

@@ -120,6 +120,12 @@ static inline s64 wq_start_time(struct wq_cs *cs)
 	return cs->q->start_rate ? wq_now(cs) : 0;
 }
 
+/* The time for its functions that settle a group, which need it only if groups have a rate. */
+static inline s64 wq_settle_time(struct wq_cs *cs)
+{
+	return cs->q->group_start_rate ? wq_now(cs) : 0;
+}
+
 /* Ready entries that a get can have now, if gets are not paused. */
 static inline u32 wq_nr_available(struct wq_cs *cs)
 {

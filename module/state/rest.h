@@ -7,8 +7,9 @@
 
 #include "state/lock.h"
 
-int wq_check_rest(struct wq_cs *cs, const struct wq_group *g, s64 delay);
+int wq_check_rest(struct wq_cs *cs, struct wq_group *g, s64 delay);
 void wq_rest(struct wq_cs *cs, struct wq_group *g, s64 delay);
 void wq_offer_group(struct wq_cs *cs);
+bool wq_change_groups(struct wq_cs *cs);
 
 #endif /* _WQ_REST_H */

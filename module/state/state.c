@@ -98,27 +98,44 @@ void wq_trim_share(struct wq_cs *cs)
 		wake_user(cs);
 }
 
+/* wq_push_order() into an order that can block the entry. */
+static __always_inline void push_blocking(struct wq_cs *cs, struct wq_entry *e, bool rated)
+{
+	const struct wq_policy_ops *policy = cs->q->policy;
+	bool first = cs->q->polled_reads && !wq_blocked_by_group(cs->q);
+	void *data = cs->q->policy_data;
+	u32 before = policy->len(data);
+
+	wq_assert_locked(cs);
+	policy->push(data, e);
+	if (rated)
+		wq_settle(cs, e);
+	/* If the clock has gone back, the entry's group may offer less. */
+	cs->wakes.ready += (rated ? max(policy->len(data), before) : policy->len(data)) - before;
+	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
+	if (first && wq_blocked_by_group(cs->q))
+		cs->wakes.others |= WQ_WAKE_READERS;
+}
+
+static noinline void push_rated(struct wq_cs *cs, struct wq_entry *e)
+{
+	push_blocking(cs, e, true);
+}
+
 /* Insert an entry into the policy.  If that blocks the entry, it wakes no getter. */
 void wq_push_order(struct wq_cs *cs, struct wq_entry *e)
 {
 	const struct wq_policy_ops *policy = cs->q->policy;
-	void *data = cs->q->policy_data;
-	bool first;
-	u32 before;
 
 	wq_assert_locked(cs);
 	if (!policy->blocked) {
-		policy->push(data, e);
+		policy->push(cs->q->policy_data, e);
 		cs->wakes.ready++;
-		return;
+	} else if (unlikely(cs->q->group_start_rate)) {
+		push_rated(cs, e);
+	} else {
+		push_blocking(cs, e, false);
 	}
-	first = cs->q->polled_reads && !wq_blocked_by_group(cs->q);
-	before = policy->len(data);
-	policy->push(data, e);
-	cs->wakes.ready += policy->len(data) - before;
-	/* A read may release it by the end of its file's last run, see wq_poll_mask(). */
-	if (first && wq_blocked_by_group(cs->q))
-		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
 /* If that was the last run above a ceiling that was lowered, reads can make room again. */
@@ -131,27 +148,44 @@ static void watch_ceiling(struct wq_cs *cs)
 		cs->wakes.others |= WQ_WAKE_READERS;
 }
 
+static __always_inline void release(struct wq_cs *cs, struct wq_entry *e, bool ended, bool rated)
+{
+	struct wq *q = cs->q;
+	bool awaited = wq_keys_are_awaited(q);
+	s64 now = awaited ? wq_start_time(cs) : 0;
+	u32 before = awaited ? wq_nr_startable(q, q->nr_processing + ended, now) : 0, after;
+
+	wq_assert_locked(cs);
+	/* wq_destroy() ends the policy. */
+	if (q->policy && q->policy->release)
+		q->policy->release(q->policy_data, e);
+	if (rated && q->group_limit)
+		wq_settle(cs, e);
+	/* A waiter that comes after this look takes the lock later, and finds the entries. */
+	if (!awaited)
+		return;
+	after = wq_nr_startable(q, q->nr_processing, now);
+	cs->wakes.ready += (rated ? max(after, before) : after) - before;
+	if (ended)
+		watch_ceiling(cs);
+}
+
+static noinline void release_rated(struct wq_cs *cs, struct wq_entry *e, bool ended)
+{
+	release(cs, e, ended, true);
+}
+
 /*
  * An entry stops counting against the limit of its group and, if its run has @ended, against the
  * ceiling.  That may make blocked entries available, for which waiters are woken.
  */
 void wq_release(struct wq_cs *cs, struct wq_entry *e, bool ended)
 {
-	struct wq *q = cs->q;
-	bool awaited = wq_keys_are_awaited(q);
-	s64 now = awaited ? wq_start_time(cs) : 0;
-	u32 before = awaited ? wq_nr_startable(q, q->nr_processing + ended, now) : 0;
-
 	wq_assert_locked(cs);
-	/* wq_destroy() ends the policy. */
-	if (q->policy && q->policy->release)
-		q->policy->release(q->policy_data, e);
-	/* A waiter that comes after this look takes the lock later, and finds the entries. */
-	if (!awaited)
-		return;
-	cs->wakes.ready += wq_nr_startable(q, q->nr_processing, now) - before;
-	if (ended)
-		watch_ceiling(cs);
+	if (unlikely(cs->q->group_start_rate))
+		release_rated(cs, e, ended);
+	else
+		release(cs, e, ended, false);
 }
 
 /* Make a dirty entry ready. */
@@ -260,6 +294,7 @@ static void unqueue(struct wq_cs *cs, struct wq_entry *e)
 		wq_requeued_del(q, e);
 	} else if (q->policy) {
 		q->policy->remove(q->policy_data, e);
+		cs->wakes.ready += wq_settle(cs, e);
 	} else {
 		list_del(&e->link);
 		q->nr_fifo--;
@@ -408,9 +443,9 @@ void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 		q->merged++;
 	watch_ceiling(cs);
 	/* See wq_hold_back(). */
-	if (unlikely(q->watched & WQ_WATCH_GROUPS) && wq_group_waits(wq_groups_of(e))) {
+	if (unlikely(q->watched & WQ_WATCH_GROUPS) && wq_waits_in_group(q, e)) {
 		wq_entry_set_state(e, (e->state & ENTRY_DELAYED) | ENTRY_DIRTY);
-		wq_groups_hold_back(q->policy_data, e);
+		cs->wakes.ready += wq_hold_back_one(q, e, wq_settle_time(cs));
 		/* Its place or its token may be for another key, see limit_wakes(). */
 		cs->wakes.ready += !!(q->watched & WQ_WATCH_STARTS);
 		return;
@@ -427,7 +462,7 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 	struct wq *q = cs->q;
 
 	wq_assert_locked(cs);
-	wq_uncount_start(q);
+	wq_uncount_start(q, e);
 	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
 	if (q->timed)
 		wq_end_times(cs, e, WQ_LAST_NONE);

@@ -116,11 +116,11 @@ static inline struct wq_entry *wq_first_ready(struct wq *q)
 void wq_shrink_share(struct wq_cs *cs);
 void wq_trim_share(struct wq_cs *cs);
 
-/* Whether the first key that was given back has to wait for the time of its group. */
+/* Whether the first key that was given back has to go to its group, see wq_hold_back(). */
 static inline bool wq_first_waits(struct wq *q)
 {
 	return q->nr_requeued && q->watched & WQ_WATCH_GROUPS &&
-	       wq_group_waits(wq_groups_of(wq_first_ready(q)));
+	       wq_waits_in_group(q, wq_first_ready(q));
 }
 
 /* A key leaves wq.requeued.  The one behind it may have to wait, see wq_hold_back(). */
@@ -130,6 +130,14 @@ static inline void wq_requeued_del(struct wq *q, struct wq_entry *e)
 	q->nr_requeued--;
 	if (unlikely(q->watched & WQ_WATCH_GROUPS) && wq_first_waits(q))
 		q->hold_back = true;
+}
+
+/* The ready keys of an entry's group have changed, see wq_settle_group(). */
+static inline u32 wq_settle(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	return unlikely(cs->q->group_start_rate) ?
+	       wq_settle_group(cs->q, wq_groups_of(e), wq_now(cs)) : 0;
 }
 
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */

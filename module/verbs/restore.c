@@ -100,10 +100,14 @@ static void restore_entry(struct wq_cs *cs, struct wq_entry *e, struct wq_restor
 		q->nr_disabled++;
 		wq_entry_set_deferred(e, false);
 	}
-	/* A run that was given back counts against the limit of its group. */
+	/*
+	 * A run that was given back counts against the limit of its group, but not if it waits in
+	 * it, see wq_waits_in_group(): then it is restored as it was, among the keys of the group.
+	 */
 	if (deferred) {
 		wq_defer_entry(cs, e, r->op.priority);
-	} else if (state & ahead && (!q->grouped || wq_groups_hold(q->policy_data, e))) {
+	} else if (state & ahead && !q->group_start_rate &&
+		   (!q->grouped || wq_groups_hold(q->policy_data, e))) {
 		restore_requeued(cs, e, r->op.priority);
 	} else if (state & (ahead | WQ_KEY_READY | WQ_KEY_DIRTY)) {
 		wq_set_dirty_by(cs, e, &now);

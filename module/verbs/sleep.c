@@ -271,7 +271,7 @@ static bool read_is_dirty(const struct wq_consumer *c)
 	return c->read && c->read->state & ENTRY_DIRTY;
 }
 
-static bool read_rests(const struct wq *q, const struct wq_consumer *c)
+static bool read_waits(const struct wq *q, const struct wq_consumer *c)
 {
 	return q->grouped && wq_group_waits(wq_groups_of(c->read));
 }
@@ -279,7 +279,7 @@ static bool read_rests(const struct wq *q, const struct wq_consumer *c)
 /*
  * Whether a key may be available to a read only because it first ends the run of the last key:
  * that one if it is dirty, or a blocked one.  Above a ceiling that was lowered, it makes no room,
- * without a token the key does not start, and a key whose group rests waits for the end of that.
+ * without a token the key does not start, and a key whose group waits for a time waits with it.
  */
 static bool read_makes_ready(struct wq_cs *cs, const struct wq_consumer *c)
 {
@@ -287,8 +287,8 @@ static bool read_makes_ready(struct wq_cs *cs, const struct wq_consumer *c)
 	s64 now = wq_start_time(cs);
 
 	wq_assert_locked(cs);
-	return c->read && ((read_is_dirty(c) && !read_rests(q, c)) ||
-			   wq_nr_blocked(q, now) > wq_blocked_by_rest(q)) &&
+	return c->read && ((read_is_dirty(c) && !read_waits(q, c)) ||
+			   wq_nr_blocked(q, now) > wq_blocked_by_time(q)) &&
 	       wq_can_start(q, q->nr_processing - 1, now);
 }
 
@@ -305,6 +305,9 @@ __poll_t wq_poll_mask(struct wq *q, struct wq_consumer *c)
 		q->polled_reads += !!c->read;
 	}
 	wq_catch_up(&cs);
+	/* If its group has no token, the read has to wait for the next one. */
+	if (c->read)
+		cs.wakes.ready += wq_settle(&cs, c->read);
 	wq_watch_starts(q);
 	if (wq_nr_available(&cs) || read_makes_ready(&cs, c))
 		mask |= wq_gets_paused(q) ? 0 : EPOLLIN | EPOLLRDNORM;

@@ -58,6 +58,15 @@ int wq_batch_add_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 	return wq_add_one(cs, op, pre ? &WQ_SEEN_NOTHING : &b->peek, pre, gfp);
 }
 
+/* wq_count_start() for the rate of groups. */
+noinline void wq_count_group_start(struct wq_cs *cs, struct wq_entry *e)
+{
+	wq_assert_locked(cs);
+	wq_groups_start(cs->q->policy_data, wq_groups_of(e), wq_now(cs));
+	/* The group may have more tokens than when it was looked at last. */
+	cs->wakes.ready += wq_settle(cs, e);
+}
+
 /* Pop the next entry from the policy, for wq_get_one(). */
 static int pop_order(struct wq *q, u32 room, bool first, struct wq_entry **ep)
 {
@@ -102,7 +111,7 @@ int wq_get_behind(struct wq_cs *cs, struct wq_consumer *c, u32 room, struct wq_e
 
 	wq_assert_locked(cs);
 	for (i = 0; i < 8 && wq_first_waits(cs->q); i++)
-		wq_hold_back(cs->q);
+		wq_hold_back(cs->q, wq_settle_time(cs));
 	/* The ends of this hold and of the next ones look at more of them, and wake a getter. */
 	return wq_first_waits(cs->q) ? -EAGAIN : wq_get_one(cs, c, room, true, ep);
 }
@@ -132,6 +141,8 @@ int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
 	}
 	if (unlikely(q->gated))
 		wq_count_start(q, wq_start_time(cs));
+	if (unlikely(q->gated) && q->group_start_rate)
+		wq_count_group_start(cs, e);
 	wq_count_get(q, e);
 	*ep = e;
 	return 0;

@@ -24,6 +24,7 @@ int wq_entry_done(struct wq_cs *cs, struct wq_consumer *c, struct wq_entry *e,
 struct wq_entry *wq_lookup_run(struct wq_cs *cs, const struct wq_op *op);
 int wq_lookup_leased(struct wq_cs *cs, struct wq_consumer *c, const struct wq_op *op,
 		     struct wq_entry **ep);
+void wq_count_group_start(struct wq_cs *cs, struct wq_entry *e);
 int wq_get_behind(struct wq_cs *cs, struct wq_consumer *c, u32 room, struct wq_entry **ep);
 int wq_get_order(struct wq_cs *cs, struct wq_consumer *c, u32 room, bool first,
 		 struct wq_entry **ep);
@@ -120,7 +121,7 @@ static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
 
 err_leave:
 	if (q->grouped)
-		wq_groups_leave(q->policy_data, &k->entry);
+		wq_leave_group(q, &k->entry, wq_settle_time(cs));
 err_dispose:
 	wq_dispose_new(cs, &k->entry);
 	return ret;
@@ -386,6 +387,8 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 	wq_hold(cs, c, e);
 	if (unlikely(q->gated))
 		wq_count_start(q, wq_start_time(cs));
+	if (unlikely(q->gated) && q->group_start_rate)
+		wq_count_group_start(cs, e);
 	wq_count_get(q, e);
 	*ep = e;
 	return 0;

@@ -62,8 +62,8 @@ static const __s64 max_defers[] = { 0, 1, MS, 3600 * SEC, INT64_MAX, -1 };
 static const __u32 sets[] = {
 	SET_ANY, WQ_ATTR_ORDER, WQ_ATTR_MODE, WQ_ATTR_UID, WQ_ATTR_GID, WQ_ATTR_MAX_KEYS, WQ_ATTR_LIMITER,
 	WQ_ATTR_LEASE, WQ_ATTR_SLACK, SET_ANY | WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID,
-	WQ_ATTR_MODE | WQ_ATTR_MAX_KEYS, WQ_ATTR_MAX_RETRIES, WQ_ATTR_START_BURST << 1, ~0U,
-	WQ_ATTR_START_RATE | WQ_ATTR_START_BURST,
+	WQ_ATTR_MODE | WQ_ATTR_MAX_KEYS, WQ_ATTR_MAX_RETRIES, WQ_ATTR_GROUP_START_BURST << 1,
+	~0U, WQ_ATTR_START_RATE | WQ_ATTR_START_BURST,
 };
 
 static const __u32 retries_values[] = { 0, 1, 2, WQ_MAX_RETRIES, WQ_MAX_RETRIES + 1, ~0U };
@@ -1046,14 +1046,14 @@ __s32 do_stat(struct task *t, const struct call *c)
 		at_levels += ready_by_priority[i] == WQ_PRIORITY_UNUSED ? 0 : ready_by_priority[i];
 	if (st.blocked > st.ready || st.ready_groups > st.ready || at_levels > st.ready ||
 	    st.blocked != (__u64)st.blocked_by_group + st.blocked_by_ceiling + st.blocked_by_rate +
-			  st.blocked_by_rest)
-		fault(t, "ready %u, blocked %u (%u, %u, %u, %u), groups %u, of all levels %llu",
+			  st.blocked_by_rest + st.blocked_by_group_rate)
+		fault(t, "ready %u, blocked %u (%u, %u, %u, %u, %u), groups %u, of all levels %llu",
 		      st.ready, st.blocked, st.blocked_by_group, st.blocked_by_ceiling,
-		      st.blocked_by_rate, st.blocked_by_rest, st.ready_groups,
-		      (unsigned long long)at_levels);
-	if (st.next_start < -1 || st.next_group < -1 || st.reserved)
-		fault(t, "next_start %lld, next_group %lld, reserved %u", (long long)st.next_start,
-		      (long long)st.next_group, st.reserved);
+		      st.blocked_by_rate, st.blocked_by_rest, st.blocked_by_group_rate,
+		      st.ready_groups, (unsigned long long)at_levels);
+	if (st.next_start < -1 || st.next_group < -1)
+		fault(t, "next_start %lld, next_group %lld", (long long)st.next_start,
+		      (long long)st.next_group);
 	if (st.given_back_failed > st.given_back || st.slack < 0 || st.slack > WQ_MAX_SLACK)
 		fault(t, "given back %llu, failed %llu, slack %lld",
 		      (unsigned long long)st.given_back,

@@ -59,6 +59,7 @@ extern struct kunit_suite wq_start_suite;
 extern struct kunit_suite wq_priority_suite;
 extern struct kunit_suite wq_groups_suite;
 extern struct kunit_suite wq_rest_suite;
+extern struct kunit_suite wq_group_rate_suite;
 extern struct kunit_suite wq_park_suite;
 extern struct kunit_suite wq_array_suite;
 extern struct kunit_suite wq_source_suite;

@@ -63,6 +63,7 @@ static const struct {
 	{ &wq_priority_suite, wq_priority_rows },
 	{ &wq_groups_suite, wq_groups_rows },
 	{ &wq_rest_suite, wq_rest_rows },
+	{ &wq_group_rate_suite, wq_group_rate_rows },
 	{ &wq_park_suite, wq_park_rows },
 	{ &wq_flush_suite, wq_flush_rows },
 	{ &wq_array_suite },

@@ -50,6 +50,7 @@ extern const struct row wq_delay_rows[], wq_lease_rows[], wq_add_rate_limited_ro
 extern const struct row wq_done_with_rows[], wq_priority_rows[], wq_park_rows[], wq_metrics_rows[];
 extern const struct row wq_order_rows[], wq_pause_rows[], wq_blocked_rows[], wq_flush_rows[];
 extern const struct row wq_start_rows[], wq_rest_rows[];
+extern const struct row wq_group_rate_rows[];
 extern const struct row wq_embedded_rows[], wq_groups_rows[], wq_controller_rows[];
 extern const struct row wq_backoff_rows[], wq_limiter_compose_rows[], wq_join_retry_rows[];
 

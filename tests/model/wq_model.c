@@ -175,20 +175,37 @@ static u32 free_slots(const struct wm *m, u32 group)
 	return m->p.limit ? m->p.limit - slots : U32_MAX;
 }
 
+/* How many more keys can start now by the rate of this bucket. */
+static u32 starts_left(const struct wm *m, s64 token, u32 burst, s64 full_at)
+{
+	return token ? (burst * token - max(full_at - m->now, (s64)0)) / token : U32_MAX;
+}
+
 /* Whether a get can take a key of the group. */
 static bool has_turn(const struct wm *m, u32 group)
 {
-	return !m->rest[group].set && first_of(m, group) < m->nready && free_slots(m, group);
+	return !m->rest[group].set && first_of(m, group) < m->nready && free_slots(m, group) &&
+	       (!m->p.group_token || m->group_starts[group]);
 }
 
-/* Ready keys of the group that are blocked: all, or those beyond its limit. */
-static u32 nr_blocked(const struct wm *m, u32 group)
+static u32 nr_ready(const struct wm *m, u32 group)
 {
 	u32 ready = 0, i;
 
 	for (i = m->nback; i < m->nready; i++)
 		ready += m->ready[i] % m->p.groups == group;
-	return ready - (m->rest[group].set ? 0 : min(ready, free_slots(m, group)));
+	return ready;
+}
+
+/* Ready keys of the group, which does not rest, that are beyond its limit, or wait for a token. */
+static u32 nr_blocked(const struct wm *m, u32 group, bool by_rate)
+{
+	u32 ready = nr_ready(m, group), within = min(ready, free_slots(m, group));
+	u32 starts = m->p.group_token ? m->group_starts[group] : U32_MAX;
+
+	if (!starts)
+		return by_rate ? ready : 0;
+	return by_rate ? within - min(within, starts) : ready - within;
 }
 
 /* The group goes behind all others that have a turn, or out, if it has none now. */
@@ -204,6 +221,31 @@ static void to_end(struct wm *m, u32 group)
 	m->nturns = n;
 }
 
+/*
+ * Until when the group waits: while it rests, and then for a token that one of its keys needs.  The
+ * tokens that come later count when that time is handled.
+ */
+static void update_wait(struct wm *m, u32 group)
+{
+	u32 starts = starts_left(m, m->p.group_token, m->p.group_burst, m->group_full_at[group]);
+	u32 ready = nr_ready(m, group);
+	u32 want = max(min(ready, free_slots(m, group)), (u32)(ready > 0));
+	struct wm_time *wait = &m->wait[group];
+	s64 at;
+
+	m->group_starts[group] = starts;
+	if (m->rest[group].set) {
+		at = m->rest[group].at;
+	} else if (starts < want && starts < m->p.group_burst) {
+		at = m->group_full_at[group] - (m->p.group_burst - starts - 1) * m->p.group_token;
+	} else {
+		wait->set = false;
+		return;
+	}
+	if (!wait->set || wait->at != at)
+		set_time(m, wait, at - m->now);
+}
+
 /* A key of a group has changed.  If the group had a turn and still has one, it keeps its place. */
 static void update_turn(struct wm *m, u32 k)
 {
@@ -213,10 +255,20 @@ static void update_turn(struct wm *m, u32 k)
 	if (!m->p.groups)
 		return;
 	group = k % m->p.groups;
+	update_wait(m, group);
 	for (i = 0; i < m->nturns; i++)
 		had |= m->turns[i] == group;
 	if (had != has_turn(m, group))
 		to_end(m, group);
+}
+
+/* The run of a key has ended, and the key is ready if it was added @again. */
+static void end_slot(struct wm *m, u32 k, bool again)
+{
+	if (again)
+		enqueue(m, k);
+	if (again || m->p.limit)
+		update_turn(m, k);
 }
 
 /* How many more keys of the queue can be in processing. */
@@ -232,11 +284,7 @@ static u32 free_places(const struct wm *m)
 /* How many more keys can start now by the start rate. */
 static u32 free_starts(const struct wm *m)
 {
-	s64 full = m->p.start_burst * m->p.start_token;
-
-	if (!m->p.start_token)
-		return U32_MAX;
-	return (full - max(m->starts_full_at - m->now, (s64)0)) / m->p.start_token;
+	return starts_left(m, m->p.start_token, m->p.start_burst, m->starts_full_at);
 }
 
 s64 wm_next_start(const struct wm *m)
@@ -280,9 +328,10 @@ static int mark(struct wm *m, u32 k, s8 level)
 	key->level = level;
 	key->since = m->now;
 	m->st.adds++;
-	if (!key->holder)
+	if (!key->holder) {
 		enqueue(m, k);
-	update_turn(m, k);
+		update_turn(m, k);
+	}
 	return 1;
 }
 
@@ -334,42 +383,59 @@ static void give_back(struct wm *m, u32 k, u32 at)
 	m->nback++;
 }
 
-/* --- rests of groups --- */
+/* --- groups that wait --- */
 
-/* Keys that were given back, and whose group rests, are its first ones, and count as any other. */
+/* The group has the next turn, if it has one. */
+static void to_front(struct wm *m, u32 group)
+{
+	u32 i = 0;
+
+	if (!has_turn(m, group))
+		return;
+	while (m->turns[i] != group)
+		i++;
+	memmove(&m->turns[1], m->turns, i);
+	m->turns[0] = group;
+}
+
+/*
+ * Keys that were given back, and whose group rests or has a rate, are its first ones, and count as
+ * any other.
+ */
 static void hold_back(struct wm *m)
 {
 	u32 i, k;
 
 	for (i = m->nback; m->p.groups && i-- > 0;) {
 		k = m->ready[i];
-		if (!m->rest[k % m->p.groups].set)
+		if (!m->rest[k % m->p.groups].set && !m->p.group_token)
 			continue;
 		take_out(m, i);
 		insert(m, first_of(m, k % m->p.groups), k);
 		m->key[k].queued = --m->front;
 		m->key[k].slot = false;
 		update_turn(m, k);
+		to_front(m, k % m->p.groups);
 	}
 }
 
-/* The group whose rest ends next, or WM_KEYS. */
-static u32 first_rest(const struct wm *m)
+/* The group that waits for the next time, or WM_KEYS. */
+static u32 first_wait(const struct wm *m)
 {
 	u32 first = WM_KEYS, g;
 
 	for (g = 0; g < m->p.groups; g++)
-		if (m->rest[g].set &&
-		    (first == WM_KEYS || is_before(&m->rest[g], &m->rest[first])))
+		if (m->wait[g].set &&
+		    (first == WM_KEYS || is_before(&m->wait[g], &m->wait[first])))
 			first = g;
 	return first;
 }
 
-s64 wm_next_rest(const struct wm *m)
+s64 wm_next_group(const struct wm *m)
 {
-	u32 g = first_rest(m);
+	u32 g = first_wait(m);
 
-	return g < WM_KEYS ? m->rest[g].at : S64_MAX;
+	return g < WM_KEYS ? m->wait[g].at : S64_MAX;
 }
 
 static u32 nr_resting(const struct wm *m)
@@ -601,9 +667,7 @@ static void lose(struct wm *m, u32 k, u32 at, u32 result)
 			m->st.dropped++;
 		else
 			retry(m, k, EOWNERDEAD);
-		if (added && key->dirty)
-			enqueue(m, k);
-		update_turn(m, k);
+		end_slot(m, k, added && key->dirty);
 		end_run(key, key->parked || kicked != key->kicked ? WQ_END_GAVE_UP : WQ_END_FAILED);
 	}
 	key->kicked = false;
@@ -727,6 +791,7 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 {
 	u32 at = wm_next_ready(m);
 	struct wm_key *key;
+	s64 *full;
 	bool back;
 
 	if (m->paused & WQ_PAUSE_GETS)
@@ -742,8 +807,14 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	key->run = key->level;
 	/* a key that was given back has kept its slot */
 	key->slot = true;
-	if (!back && m->p.groups)
+	if (m->p.group_token) {
+		full = &m->group_full_at[*k % m->p.groups];
+		*full = max(*full, m->now) + m->p.group_token;
+	}
+	if (!back && m->p.groups) {
+		update_wait(m, *k % m->p.groups);
 		to_end(m, *k % m->p.groups);
+	}
 	key->dirty = false;
 	key->stops++;
 	key->holder = c;
@@ -827,9 +898,7 @@ int wm_done(struct wm *m, u32 c, u32 k, u64 token, u32 outcome, s64 delay)
 	}
 	if (outcome & WQ_OUTCOME_REST)
 		set_rest(m, k, delay);
-	if (added && key->dirty)
-		enqueue(m, k);
-	update_turn(m, k);
+	end_slot(m, k, added && key->dirty);
 	key->has_run = true;
 	key->last_end = key->parked || kicked != key->kicked || outcome & WQ_OUTCOME_GIVE_UP ?
 		WQ_END_GAVE_UP : outcome & WQ_OUTCOME_RETRY ? WQ_END_FAILED : WQ_END_DONE;
@@ -904,7 +973,8 @@ int wm_cancel(struct wm *m, u32 c, u32 k)
 		if (m->ready[i] == k)
 			take_out(m, i);
 	key->slot &= key->holder > 0;
-	update_turn(m, k);
+	if (key->dirty && !key->holder)
+		update_turn(m, k);
 	m->st.canceled += key->dirty;
 	if (key->dirty && !key->holder && key->watch) {
 		key->watch = 0;
@@ -988,6 +1058,8 @@ int wm_watch(struct wm *m, u32 k)
 void wm_give_back(struct wm *m, u32 k)
 {
 	set_last(m, &m->key[k], WQ_LAST_NONE);
+	if (m->p.group_token)
+		m->group_full_at[k % m->p.groups] -= m->p.group_token;
 	give_back(m, k, 0);
 	hold_back(m);
 	m->starts_full_at -= m->p.start_token;
@@ -1073,10 +1145,13 @@ void wm_drain(struct wm *m)
 	end_drain(m, 0);
 }
 
-/* Rests, delays and leases end in the order of their times, and at equal times in this order. */
+/*
+ * Waits of groups, delays and leases end in the order of their times, and at equal times in this
+ * order.
+ */
 void wm_tick(struct wm *m)
 {
-	s64 due, lease, rest;
+	s64 due, lease, group;
 	u32 i, k;
 
 	m->sweep = false;
@@ -1086,11 +1161,11 @@ void wm_tick(struct wm *m)
 	for (;;) {
 		due = wm_next(m, WM_DUE);
 		lease = wm_next(m, WM_LEASE);
-		rest = wm_next_rest(m);
-		if (min(min(due, lease), rest) > m->now)
+		group = wm_next_group(m);
+		if (min(min(due, lease), group) > m->now)
 			break;
-		if (rest <= min(due, lease)) {
-			wm_rest(m, first_rest(m), 0);
+		if (group <= min(due, lease)) {
+			set_rest(m, first_wait(m), 0);
 		} else if (due <= lease) {
 			k = wm_first(m, WM_DUE);
 			m->key[k].time[WM_DUE].set = false;
@@ -1154,19 +1229,21 @@ void wm_stat(const struct wm *m, u32 c, struct wq_stat *st)
 		st->oldest = max(st->oldest, m->now - first->since);
 	for (i = 0; i < m->p.groups; i++) {
 		st->ready_groups += first_of(m, i) < m->nready;
-		if (m->rest[i].set)
-			st->blocked_by_rest += nr_blocked(m, i);
-		else
-			st->blocked_by_group += nr_blocked(m, i);
+		if (m->rest[i].set) {
+			st->blocked_by_rest += nr_ready(m, i);
+			continue;
+		}
+		st->blocked_by_group += nr_blocked(m, i, false);
+		st->blocked_by_group_rate += nr_blocked(m, i, true);
 	}
 	st->resting_groups = nr_resting(m);
-	st->next_group = wm_next_rest(m) == S64_MAX ? -1 : max(wm_next_rest(m) - m->now, (s64)0);
-	i = m->nready - st->blocked_by_group - st->blocked_by_rest;
+	st->next_group = wm_next_group(m) == S64_MAX ? -1 : max(wm_next_group(m) - m->now, (s64)0);
+	i = m->nready - st->blocked_by_group - st->blocked_by_rest - st->blocked_by_group_rate;
 	st->blocked_by_ceiling = i - min(i, free_places(m));
 	i -= st->blocked_by_ceiling;
 	st->blocked_by_rate = i - min(i, free_starts(m));
 	st->blocked = st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate +
-		      st->blocked_by_rest;
+		      st->blocked_by_rest + st->blocked_by_group_rate;
 	st->next_start = m->p.start_token ? wm_next_start(m) - m->now : -1;
 	if (!m->p.timed) {
 		st->oldest = -1;

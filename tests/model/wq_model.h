@@ -55,6 +55,8 @@ struct wm_params {
 	u32 ceiling;		/* keys of the queue in processing; 0: any number */
 	s64 start_token;	/* ns until the next key may start; 0: any number starts */
 	u32 start_burst;	/* starts at once after a time without; not 0 with a start_token */
+	s64 group_token;	/* as start_token and start_burst, of each group */
+	u32 group_burst;
 	u32 max_retries;		/* failures in a row that are retried; 0: all */
 	bool join_retry;	/* adds do not break a backoff */
 	/* its limiter: the longest of those that are there */
@@ -126,6 +128,9 @@ struct wm {
 	u32 nturns;
 	u8 turns[WM_KEYS];	/* groups that a get can take a key of, the next one first */
 	struct wm_time rest[WM_KEYS];	/* groups: the end of the rest */
+	struct wm_time wait[WM_KEYS];	/* until when it waits: for that, and then for a token */
+	s64 group_full_at[WM_KEYS];	/* when the bucket of its starts is full */
+	u32 group_starts[WM_KEYS];	/* its tokens when it was looked at last */
 	u64 front;		/* wm_key.queued of the last key that was put ahead of its group */
 	s64 full_at;		/* when the bucket is full again */
 	s64 starts_full_at;	/* when the bucket of starts is */
@@ -177,6 +182,6 @@ s64 wm_next(const struct wm *m, u32 which);	/* that time, or S64_MAX */
 s64 wm_next_start(const struct wm *m);		/* when a key can start by the rate, or S64_MAX */
 void wm_set_rate(struct wm *m, s64 token, u32 burst);
 s64 wm_resume(const struct wm *m);		/* when a pause ends, or S64_MAX */
-s64 wm_next_rest(const struct wm *m);		/* when a rest ends, or S64_MAX */
+s64 wm_next_group(const struct wm *m);		/* when a group no longer waits, or S64_MAX */
 
 #endif /* _WQ_MODEL_H */

@@ -225,6 +225,8 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.max_processing = cfg->p.ceiling,
 		.start_rate = cfg->p.start_token ? rate_of(cfg->p.start_token) : 0,
 		.start_burst = cfg->p.start_burst,
+		.group_start_rate = cfg->p.group_token ? rate_of(cfg->p.group_token) : 0,
+		.group_start_burst = cfg->p.group_burst,
 	};
 	u32 i;
 
@@ -720,6 +722,10 @@ static bool same_queue(struct rig *rig, u32 c)
 	__poll_t mask = queue_poll(rig->q, rig->c[c]);
 
 	consumer_stats(rig->c[c], &st, rig->ready_by_priority);
+	/* A group without a key waits until its bucket is full, if its entries are not idle. */
+	if (m->p.group_token)
+		st.next_group = wm_next_group(m) == S64_MAX ? -1 :
+				max(wm_next_group(m) - m->now, (s64)0);
 	if (ws_stat_differs(&rig->run, c, true, &st, rig->ready_by_priority, rig->why,
 			    sizeof(rig->why)))
 		return false;
@@ -841,13 +847,14 @@ static bool rig_done_all(struct rig *rig)
 /*
  * Gets all ready keys, which must come in the same order.  If groups or the queue have a limit, it
  * ends the runs of all keys before that, and of each key before the next get.  It ends the rests of
- * groups.  With a start rate, a token comes before each get.
+ * groups.  With a start rate, tokens come before each get.
  */
 static bool rig_empty(struct rig *rig)
 {
 	struct ws_step get = { .verb = WS_GET, .who = rig->consumers, .flags = WS_UNLEASED };
 	struct ws_step resume = { .verb = WS_PAUSE, .flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS };
-	struct ws_step pass = { .verb = WS_PASS, .ns = rig->run.m.p.start_token };
+	const struct wm_params *p = &rig->run.m.p;
+	struct ws_step pass = { .verb = WS_PASS, .ns = max(p->start_token, p->group_token) };
 	struct ws_step no_rest = { .verb = WS_REST };
 	u32 n;
 
@@ -917,6 +924,9 @@ static void print_sequence(struct driver *d, u32 n)
 	say("queue: %s; max_keys %u, lease %lld, exponential %lld to %lld, bucket %u %lld\n",
 	    d->cfg->name, p->max_keys, p->lease, p->exponential ? p->base : -1, p->longest,
 	    p->burst, p->token);
+	if (p->groups)
+		say("%u groups, limit %u, bucket %u %lld\n", p->groups, p->limit, p->group_burst,
+		    p->group_token);
 	ws_start(run, p, d->cfg->kernel, UNIT);
 	for (i = 0; i < n; i++) {
 		ws_print(text, sizeof(text), run, &d->path[i]);
@@ -1034,6 +1044,19 @@ static const struct config configs[] = {
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .objects = true, .start_token = UNIT / 2,
 			.start_burst = 1,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
+	}, {
+		.name = "two processes, leases, groups of a key, a start each unit", .consumers = 2,
+		.p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT, .groups = 2, .group_token = UNIT,
+			.group_burst = 1, .exponential = true, .base = 0, .longest = UNIT,
+		},
+	}, {
+		.name = "kernel, a group of two keys, two starts and one each half unit",
+		.consumers = 1, .kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .groups = 1, .group_token = UNIT / 2,
+			.group_burst = 2,
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}
@@ -1155,7 +1178,7 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 		/* time means nothing to a queue in which nothing waits for it */
 		if (ws_next_time(m) == m->now && wm_next(m, WM_DUE) == S64_MAX &&
 		    wm_next(m, WM_LEASE) == S64_MAX && wm_resume(m) == S64_MAX &&
-		    wm_next_rest(m) == S64_MAX &&
+		    wm_next_group(m) == S64_MAX && !m->p.group_token &&
 		    m->full_at <= m->now && m->starts_full_at <= m->now && !m->sweep)
 			return false;
 		break;
@@ -1295,6 +1318,11 @@ static void random_config(struct config *cfg, u64 *rnd)
 	if (!objects && !cfg->p.ageing && !ws_rnd(rnd, 3)) {
 		cfg->p.groups = 1 + ws_rnd(rnd, 8);
 		cfg->p.limit = ws_rnd(rnd, 4);
+		/* A bucket outlives the keys of its group in max_keys groups. */
+		if (!ws_rnd(rnd, 3) && cfg->p.groups <= cfg->p.max_keys) {
+			cfg->p.group_token = UNIT / 4 << ws_rnd(rnd, 4);
+			cfg->p.group_burst = 1 + ws_rnd(rnd, 3);
+		}
 	}
 	if (!ws_rnd(rnd, 3))
 		cfg->p.ceiling = 1 + ws_rnd(rnd, 6);

@@ -88,7 +88,7 @@ static int do_done_get(struct ws_run *r, const struct ws_step *s)
 s64 ws_next_time(const struct wm *m)
 {
 	s64 next = min(min(wm_next(m, WM_DUE), wm_next(m, WM_LEASE)),
-		       min(wm_resume(m), wm_next_rest(m)));
+		       min(wm_resume(m), wm_next_group(m)));
 	s64 start = wm_next_start(m);
 
 	if (m->nready && start > m->now)

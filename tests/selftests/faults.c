@@ -387,6 +387,18 @@ static void ready_keys_with_ten_tokens(struct world *w)
 	must(verb(w->q, WQ_IOC_ATTRS, &set));
 }
 
+/* Ten keys of the group, which has all keys, can start. */
+static void ready_keys_of_a_group_with_ten_tokens(struct world *w)
+{
+	struct wq_attrs set = {
+		.size = sizeof(set), .set = WQ_ATTR_GROUP_START_RATE | WQ_ATTR_GROUP_START_BURST,
+		.group_start_rate = 10, .group_start_burst = 10,
+	};
+
+	ready_keys(w);
+	must(verb(w->q, WQ_IOC_ATTRS, &set));
+}
+
 static void a_ready_long_key(struct world *w)
 {
 	one_long_key(w);
@@ -1406,6 +1418,10 @@ CALL(write_with_groups) { .setup = short_and_long_keys, .call = call_write, GROU
 CALL(get_of_some_with_groups) { .setup = ready_keys, .call = call_get, GROUPS };
 CALL(get_of_a_group_with_a_limit) {
 	.setup = ready_keys, .call = call_get, .order = WQ_ORDER_PREFIX, .order_arg = 3, .limit = 2,
+};
+CALL(get_of_a_group_with_a_start_rate) {
+	.setup = ready_keys_of_a_group_with_ten_tokens, .call = call_get_ten,
+	.order = WQ_ORDER_PREFIX, .order_arg = 3,
 };
 CALL(read_after_a_read_with_a_limit) {
 	.setup = one_read_before_others, .call = call_read,

@@ -561,7 +561,7 @@ static void check_stats(struct arena *a, struct wq_stat *st)
 	    (u64)st->ready + st->processing <= entries && st->delayed <= entries &&
 	    st->blocked <= st->ready && st->ready_groups <= st->ready &&
 	    st->blocked == st->blocked_by_group + st->blocked_by_ceiling + st->blocked_by_rate +
-			   st->blocked_by_rest &&
+			   st->blocked_by_rest + st->blocked_by_group_rate &&
 	    st->next_start >= -1 && st->next_group >= -1 &&
 	    st->parked <= st->max_parked + objects &&
 	    st->parked_dropped + st->parked <= st->parked_total &&
@@ -2396,6 +2396,10 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 		params.order = WQ_ORDER_PREFIX;
 		params.order_arg = 1 + below(r, 8);
 		params.group_limit = below(r, 4);
+		if (one_in(r, 2)) {
+			params.group_start_rate = WQ_QPS(10000ULL << below(r, 10));
+			params.group_start_burst = below(r, 100);
+		}
 	}
 	if (leases && one_in(r, 3)) {
 		a->lease = WQ_MIN_LEASE + some_time(r, 10 * MS);

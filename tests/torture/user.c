@@ -385,6 +385,8 @@ static void some_config(struct wq_attrs *config)
 		.max_processing = below(2) ? 0 : 1 + below(2 * KEYS),
 		.start_rate = below(2) ? 0 : WQ_QPS(10000ULL << below(10)),
 		.start_burst = 1 + below(100),
+		.group_start_rate = below(2) ? 0 : WQ_QPS(10000ULL << below(10)),
+		.group_start_burst = 1 + below(100),
 	};
 }
 
@@ -693,6 +695,8 @@ static int open_own(const char *name)
 		.max_processing = config.max_processing,
 		.start_rate = config.start_rate,
 		.start_burst = below(2) ? config.start_burst : 0,
+		.group_start_rate = order == WQ_ORDER_PREFIX || order == WQ_ORDER_DELIMITER ?
+				    config.group_start_rate : 0,
 		.flags = name && below(4) ? WQ_OPEN_ACCEPT : 0,
 		.order = order,
 	};

@@ -412,6 +412,8 @@ struct wq_limiter_spec {
 #define WQ_ATTR_MAX_PROCESSING	(1U << 12)
 #define WQ_ATTR_START_RATE	(1U << 13)
 #define WQ_ATTR_START_BURST	(1U << 14)
+#define WQ_ATTR_GROUP_START_RATE	(1U << 15)
+#define WQ_ATTR_GROUP_START_BURST	(1U << 16)
 
 /**
  * struct wq_attrs - the attributes of a queue.
@@ -473,7 +475,10 @@ struct wq_limiter_spec {
  *	of a BUCKET; below 2^63.  0: no limit
  * @start_burst: tokens of the bucket of @start_rate; 0: WQ_DEFAULT_START_BURST.  With @start_rate,
  *	the bucket must fill up in less than 2^63 ns
- * @reserved: must be 0
+ * @group_start_burst: as @start_burst, of the bucket of @group_start_rate; 0:
+ *	WQ_DEFAULT_START_BURST
+ * @group_start_rate: DELIMITER and PREFIX: as @start_rate, for each group by itself.  Else must be
+ *	0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
  * not 0, and with WQ_OPEN_NO_MAP for a queue without a map.  With @order DELIMITER it also asks for
@@ -507,10 +512,10 @@ struct wq_limiter_spec {
  * stops counting when it is done or canceled, or when it failed because its run was lost again.
  * Then the group goes behind all others, and a waiting get takes its next key.  A key that was
  * given back counts against @group_limit until its next run ends, but not if its group rests
- * meanwhile.  The delimiter is part of the group's name, so the key "a" is not in the group of
- * "a/1".  After a shut down, gets wait for blocked keys, and a drain does so, too.  A consumer that
- * holds the only keys of all groups must end a run before it waits.  A group can rest until a time,
- * see WQ_DO_REST.
+ * meanwhile, nor with @group_start_rate.  The delimiter is part of the group's name, so the key "a"
+ * is not in the group of "a/1".  After a shut down, gets wait for blocked keys, and a drain does
+ * so, too.  A consumer that holds the only keys of all groups must end a run before it waits.  A
+ * group can rest until a time, see WQ_DO_REST.
  *
  * The ceiling @max_processing belongs to all orders.  While as many keys are processing, all ready
  * keys are blocked, also those that were given back.  The place of a key is free when its run ends,
@@ -528,6 +533,13 @@ struct wq_limiter_spec {
  * queue without a start rate gets a full one.  With a @max_processing, keys beyond it take no
  * token.
  *
+ * The rule of @start_rate and @start_burst holds for @group_start_rate and @group_start_burst and
+ * the keys of each group, with a bucket of its own.  Keys of a group beyond the tokens of its
+ * bucket are blocked, and the other groups go on.  A change of the rate keeps the tokens of all
+ * groups.  A key that is given back is ahead of the other keys of its group, and the group has the
+ * next turn if it has a token.  A bucket that is not full exists also while the queue has no key of
+ * the group, but at most max_keys such buckets do: the next group then has a full one.
+ *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
  *  EISCONN    the file is bound already, or another thread is binding it.  A file of wqueue: a
@@ -536,8 +548,9 @@ struct wq_limiter_spec {
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
  *             - a directory: @name is empty, or @fd has another bit
- *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
- *             - @order is unknown, or does not use @order_arg or @group_limit, which is not 0
+ *             - @set, @uid, @gid, @fd without SAME, or another field with it is not 0
+ *             - @order is unknown, or does not use @order_arg, @group_limit, @group_start_rate or
+ *               @group_start_burst, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
  *               kind, a field that its kind does not use, a MAX_OF of 0 limiters, or a limiter
  *               inside of more than WQ_MAX_NESTED others
@@ -566,9 +579,10 @@ struct wq_limiter_spec {
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_ATTRS; all but the first and EFAULT only if @set is not 0:
- *  EINVAL     - @flags, @fd or @reserved is not 0
+ *  EINVAL     - @flags or @fd is not 0
  *             - @set has an unknown bit, or that of an attribute that can't be changed
- *             - @max_keys, @slack or @start_burst is 0
+ *             - @max_keys, @slack, @start_burst or, with groups, @group_start_burst is 0
+ *             - @group_start_rate or @group_start_burst is not 0, and the queue has no groups
  *             - @lease is not 0, and the queue was created without a lease
  *             - the limiters are not valid, see WQ_IOC_OPEN
  *  E2BIG, ERANGE  as of WQ_IOC_OPEN
@@ -607,7 +621,8 @@ struct wq_attrs {
 	__u32 max_processing;
 	__aligned_u64 start_rate;
 	__u32 start_burst;
-	__u32 reserved;
+	__u32 group_start_burst;
+	__aligned_u64 group_start_rate;
 };
 
 /**
@@ -902,8 +917,9 @@ struct wq_key_info {
  *                 queue is shut down, that run is dropped instead, and counts in wq_stat.dropped
  *  WQ_DO_RESTORE  is for the queue's owner, and for CAP_FOWNER.  It needs write access, and works
  *                 while adds are paused.  A key that was PROCESSING or REQUEUED is ready ahead of
- *                 all others, behind those restored so before.  The fields num_requeues, holder,
- *                 lease, last_result, last_age and last_took are ignored, and @due without DELAYED
+ *                 all others, behind those restored so before.  With group_start_rate it is behind
+ *                 the other keys of its group.  The fields num_requeues, holder, lease,
+ *                 last_result, last_age and last_took are ignored, and @due without DELAYED
  *  WQ_DO_LAST     needs read access.  It reports as QUERY, and also a key that is idle, with
  *                 @info.state 0.  A queue keeps the last run of up to 1,024 idle keys of up to
  *                 64 bytes, and forgets it earlier if the machine or the queue's user lacks memory
@@ -989,9 +1005,10 @@ struct wq_list_rec {
  *	which the age was 0, ns of CLOCK_MONOTONIC in the caller's time namespace: ready keys of a
  *	priority that are sorted by it are in the order in which they became dirty, but those that
  *	one hold of the lock added are equal.  IDLE: as WQ_DO_LAST.  GROUPS: list the groups that
- *	wait for a time.  The key of a record is the name of the group, due is ns until keys of the
- *	group are handed out again, lease is ns until its rest ends, or -1, and the other fields
- *	are 0.  The end of the clock stands for a rest that never ends
+ *	wait for a time.  The key of a record is the name of the group, due is ns until its rest
+ *	ends or its next token comes, lease is ns until its rest ends, or -1, num_requeues is how
+ *	many of its keys can start before that, and the other fields are 0.  The end of the clock
+ *	stands for a rest that never ends
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end
@@ -1115,7 +1132,7 @@ struct wq_hist {
  * @disabled: number of disabled keys
  * @waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
  * @blocked: ready keys that gets can have only later: the sum of @blocked_by_group,
- *	@blocked_by_ceiling, @blocked_by_rate and @blocked_by_rest
+ *	@blocked_by_ceiling, @blocked_by_rate, @blocked_by_rest and @blocked_by_group_rate
  * @ready_groups: in a queue with groups: number of groups with ready keys.  A key that was given
  *	back and is ahead of all others counts neither here nor in @ready_by_priority
  * @ready_by_priority: in: address of __u32[WQ_PRIORITIES], or 0.  Element i receives the number of
@@ -1130,9 +1147,10 @@ struct wq_hist {
  * @blocked_by_rest: ready keys of groups that rest, see WQ_DO_REST
  * @next_start: ns until there is a token; 0: there is one; -1: the queue has no start rate
  * @resting_groups: number of groups that rest, with or without keys
- * @reserved: 0
- * @next_group: ns until the first group that waits for a time is offered again, 0: now; -1: no
- *	group waits for a time, or that time never comes
+ * @blocked_by_group_rate: ready keys that wait for a token of wq_attrs.group_start_rate
+ * @next_group: ns until the first group has what it waits for, 0: now; -1: no group waits for a
+ *	time, or that time never comes.  A group waits for the end of its rest, for a token of
+ *	wq_attrs.group_start_rate or, without keys, until its bucket is full
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1202,7 +1220,7 @@ struct wq_stat {
 	__u32 blocked_by_rest;
 	__s64 next_start;
 	__u32 resting_groups;
-	__u32 reserved;
+	__u32 blocked_by_group_rate;
 	__s64 next_group;
 };
 

@@ -952,6 +952,31 @@ test_rest_holds_back_a_group_and_why_and_groups_show_it() {
 	reports 2 "--rest can't be combined with" wq done --fd 7 --rest 1s --retry b/1
 }
 
+test_why_names_the_start_rate_of_a_group_and_set_changes_it() {
+	queue --order groups:/ --group-start-rate 1/h
+	consumer 7
+	wq add $q a/1 a/2 b/1
+	wq get -n 2 --fd 7 >/dev/null
+	because 0 group-start-rate a/2
+	holds '.[0].text | test("^its group \u0027a/\u0027 starts its next key in .*, as group-start-rate allows 0.000277778 in a second; to change that: wqctl set --group-start-rate RATE ")'
+	because 0 group-start-rate
+	is blocked "1 1 0" "$(stats blocked blocked_by_group_rate blocked_by_rate)"
+	is group_start_rate "0.000277778 1" "$(stats group_start_rate group_start_burst)"
+	status 0 wq set --group-start-rate 100/s --group-start-burst 20 $q
+	is group_start_rate "100 20" "$(stats group_start_rate group_start_burst)"
+	status 0 wq save -o "$dir/s" $q
+	wq unlink $q 2>/dev/null
+	status 0 wq restore "$dir/s"
+	is group_start_rate "100 20" "$(stats group_start_rate group_start_burst)"
+	status 0 wq set --group-start-rate 0 $q
+	is group_start_rate "-" "$(stats group_start_rate)"
+	wq unlink $q 2>/dev/null
+	queue
+	reports 1 "has no groups, which a queue gets when it is created" wq set --group-start-rate 1 $q
+	wq unlink $q 2>/dev/null
+	reports 1 "has no groups" wq create --group-start-rate 1 $q
+}
+
 test_rest_of_a_queue_without_groups_fails() {
 	queue
 	reports 1 "has no groups, which a queue gets when it is created" wq rest $q a 1s
@@ -1519,7 +1544,8 @@ test_metrics_equal_stat() {
 	labels = "".join(',%s="%s"' % p for p in (("max_keys", st["max_keys"]),
 	    ("limiter", st["limiter"]), ("order", "fifo"), ("max_retries", 0), ("lease", "none"),
 	    ("slack", "50us"), ("max_processing", 0),
-	    ("start_rate", "none"), ("start_burst", 1), ("max_defer", "none")))
+	    ("start_rate", "none"), ("start_burst", 1), ("group_start_rate", "none"),
+	    ("group_start_burst", 0), ("max_defer", "none")))
 	assert m.pop("wq_queue_info{" + name + labels + "}") == "1"
 	assert [st[f] for f in ("depth", "adds", "retries", "processing", "delayed", "keys",
 	    "coalesced", "consumers")] == [2, 6, 1, 1, 1, 3, 1, 1], st

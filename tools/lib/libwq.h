@@ -801,8 +801,9 @@ int wq_list_idle(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
 /**
  * wq_list_groups() - as wq_list(), of the groups that wait for a time
  *
- * The key is the name of a group.  @info.due is ns until its keys are handed out again, @info.lease
- * is ns until its rest ends, see wq_rest_group(), or -1, and the other fields are 0.
+ * The key is the name of a group.  @info.due is ns until its rest ends or its next token comes,
+ * @info.lease is ns until its rest ends, see wq_rest_group(), or -1, @info.num_requeues is how many
+ * of its keys can start before that, and the other fields are 0.
  *
  * Return: number of groups.  It fails with EOPNOTSUPP if the queue has no groups.
  */

@@ -377,14 +377,18 @@ const char *limit_text(const struct args *a)
 	return "your queues would take more memory than user_bytes allows, or the directory has as many queues as its mount option allows; unlink a queue";
 }
 
-/* The errors of attributes that are out of range; false: another error. */
-static bool report_range(const struct args *a, int err, const char *what)
+/* The errors of attributes that are out of range or of another order; false: another error. */
+static bool report_range(const struct args *a, int err, const char *what, unsigned int order)
 {
 	if (err == ERANGE)
 		message("can't %s the queue '%s': --limiter: a bucket must not take 292 years or more to fill; give a smaller BURST, or a higher QPS",
 			what, queue_text(a));
 	else if (err == ENOSPC)
 		message("can't %s the queue '%s': %s (see wqctl info)", what, queue_text(a), limit_text(a));
+	else if (err == EINVAL && order < WQ_ORDER_DELIMITER &&
+		 a->attrs.set & (WQ_ATTR_GROUP_START_RATE | WQ_ATTR_GROUP_START_BURST))
+		message("can't %s the queue '%s': it has no groups, which a queue gets when it is created: wqctl create --order groups:/",
+			what, queue_text(a));
 	else
 		return false;
 	return true;
@@ -395,7 +399,7 @@ static int create_complain(const struct args *a)
 	struct wq_stat st;
 	int err = errno;
 
-	if (report_range(a, err, "create"))
+	if (report_range(a, err, "create", a->attrs.order))
 		return FAILED;
 	if (err == EEXIST && report_differences(a))
 		return FAILED;
@@ -449,11 +453,13 @@ int cmd_create(const struct args *a)
 /* Not of WQ_IOC_ATTRS. */
 #define FILE_ATTRS	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID)
 
-static int set_complain(const struct args *a)
+static int set_complain(const struct args *a, int q)
 {
+	struct wq_attrs now = { 0 };
 	int err = errno;
 
-	if (report_range(a, err, "change"))
+	wq_attrs(q, &now, NULL, 0);
+	if (report_range(a, err, "change", now.order))
 		return FAILED;
 	if (err == EINVAL && a->attrs.set & WQ_ATTR_LEASE && a->attrs.lease)
 		message("can't change the queue '%s': it was created without a lease, so its consumers may not use tokens; remove it, and create it with --lease",
@@ -540,10 +546,10 @@ int cmd_set(const struct args *a)
 	/* The file last: a new owner may not be allowed to change the rest. */
 	attrs.set &= ~FILE_ATTRS;
 	if (attrs.set && wq_set_attrs(q, &attrs))
-		return set_complain(a);
+		return set_complain(a, q);
 	/* By the descriptor, because the name can be that of another queue by now. */
 	if (a->attrs.set & FILE_ATTRS && attr_set_file(q, &a->attrs))
-		return set_complain(a);
+		return set_complain(a, q);
 	/* Only root can exceed the limits of the new owner. */
 	if (a->attrs.set & WQ_ATTR_UID)
 		report_owner_limits(queue_text(a), q);

@@ -593,7 +593,7 @@ bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_v
 	return true;
 }
 
-bool groups_add_rests(int q, struct groups *gs, const struct wq_attrs *cfg)
+bool groups_add_waits(int q, struct groups *gs, const struct wq_attrs *cfg)
 {
 	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
@@ -603,38 +603,49 @@ bool groups_add_rests(int q, struct groups *gs, const struct wq_attrs *cfg)
 	do {
 		ok = wq_list_groups(q, &b, PAGE, &cursor) >= 0;
 		while (ok && wq_items_next(&b, &v)) {
-			struct key_group *g = v.info.lease >= 0 ? group_of(gs, cfg, &v) : NULL;
+			struct key_group *g = group_of(gs, cfg, &v);
 
-			if (g)
+			ok = g;
+			if (!ok)
+				break;
+			g->due = v.info.due ? v.info.due : 1;
+			g->starts = v.info.num_requeues;
+			if (v.info.lease >= 0)
 				g->rest = v.info.lease ? v.info.lease : 1;
-			ok = g || v.info.lease < 0;
 		}
 	} while (ok && cursor);
 	wq_items_free(&b);
 	return ok;
 }
 
-int64_t groups_rest(const struct groups *gs, const struct wq_attrs *cfg, const void *key,
-		    size_t len)
+struct key_group groups_wait(const struct groups *gs, const struct wq_attrs *cfg, const void *key,
+			     size_t len)
 {
-	struct key_group name = { .len = group_len(cfg, key, len) }, **found;
+	struct key_group g = { .len = group_len(cfg, key, len) }, **found;
 
-	memcpy(name.name, key, name.len);
-	found = tfind(&name, &gs->by_name, by_bytes);
-	return found ? (*found)->rest : 0;
+	memcpy(g.name, key, g.len);
+	found = tfind(&g, &gs->by_name, by_bytes);
+	if (found) {
+		g.rest = (*found)->rest;
+		g.due = (*found)->due;
+		g.starts = (*found)->starts;
+	}
+	return g;
 }
 
 uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg)
 {
-	uint64_t keys = g->ready + g->processing;
+	uint64_t keys = g->ready + g->processing, blocked = 0;
 
-	if (g->rest)
-		return g->ready;
 	/*
 	 * A ready key that was given back is not blocked, and still counts for the limit.  So the
 	 * difference is right for it, too.
 	 */
-	return cfg->group_limit && keys > cfg->group_limit ? keys - cfg->group_limit : 0;
+	if (cfg->group_limit && keys > cfg->group_limit)
+		blocked = keys - cfg->group_limit;
+	if (g->due && g->ready > blocked + g->starts)
+		blocked = g->ready - g->starts;
+	return g->due && !g->starts ? g->ready : blocked;
 }
 
 void groups_sort(struct groups *gs)
@@ -676,7 +687,7 @@ static bool groups_count(const struct args *a, int q, const struct wq_attrs *cfg
 		}
 	} while (ok && cursor);
 	wq_items_free(&b);
-	if (ok && !groups_add_rests(q, gs, cfg)) {
+	if (ok && !groups_add_waits(q, gs, cfg)) {
 		complain(a, "can't list the groups of the queue '%s'", queue_text(a));
 		ok = false;
 	}

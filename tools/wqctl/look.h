@@ -24,6 +24,8 @@ const char *mode_text(uint32_t mode);
  * @processing: keys in processing
  * @delayed: delayed keys
  * @rest: ns until the group's rest ends, or 0
+ * @due: ns until that or until its next token comes, or 0: it waits for neither
+ * @starts: with @due: how many of its keys can start before that
  * @len: length of @name
  * @name: the bytes that the group's keys begin with
  */
@@ -32,6 +34,8 @@ struct key_group {
 	uint64_t processing;
 	uint64_t delayed;
 	int64_t rest;
+	int64_t due;
+	uint64_t starts;
 	size_t len;
 	unsigned char name[WQ_MAX_KEY];
 };
@@ -58,14 +62,14 @@ size_t group_len(const struct wq_attrs *cfg, const unsigned char *key, size_t le
 /* Count a key of a queue that has groups; false: not enough memory. */
 bool groups_add(struct groups *gs, const struct wq_attrs *cfg, const struct wq_view *v);
 
-/* Read which groups rest; false: it failed, with errno. */
-bool groups_add_rests(int q, struct groups *gs, const struct wq_attrs *cfg);
+/* Read which groups wait for a time; false: it failed, with errno. */
+bool groups_add_waits(int q, struct groups *gs, const struct wq_attrs *cfg);
 
-/* For how long the group of a key rests, ns; 0: it does not. */
-int64_t groups_rest(const struct groups *gs, const struct wq_attrs *cfg, const void *key,
-		    size_t len);
+/* The group of a key, with its waits alone. */
+struct key_group groups_wait(const struct groups *gs, const struct wq_attrs *cfg, const void *key,
+			     size_t len);
 
-/* Ready keys of a group that rests, or beyond its limit, see wq_stat.blocked. */
+/* Ready keys of a group that rests, beyond its limit or its tokens, see wq_stat.blocked. */
 uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg);
 
 /* The groups with the most ready keys first. */

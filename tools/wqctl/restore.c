@@ -139,7 +139,7 @@ static int restore_rest(struct target *t, const struct parsed *k)
 {
 	/* A merge can be into a queue without groups, and keeps the longer rest. */
 	if (!t->own && (!has_groups(&t->cfg) ||
-			groups_rest(&t->rests, &t->cfg, k->key, k->len) >= k->info.due))
+			groups_wait(&t->rests, &t->cfg, k->key, k->len).rest >= k->info.due))
 		return 0;
 	if (!wq_rest_group(t->q, k->key, k->len, k->info.due))
 		return 0;
@@ -275,7 +275,7 @@ static int fill(struct restore *r, const struct snapshot_queue *sq, const struct
 		return -1;
 	t->priorities = t->cfg.order == WQ_ORDER_PRIORITY;
 	if (!t->own) {
-		if (st.resting_groups && !groups_add_rests(t->q, &t->rests, &t->cfg))
+		if (st.resting_groups && !groups_add_waits(t->q, &t->rests, &t->cfg))
 			ret = -1;
 		ret = ret ?: restore_keys(r, sq, p, t);
 		groups_free(&t->rests);

@@ -262,9 +262,9 @@ static void keys_read(void)
 	if (has_stat && cursor && st.keys > top.num_keys)
 		top.more_keys = st.keys - top.num_keys;
 	wq_items_free(&b);
-	/* Mostly none does.  Without the rests, their keys are shown as ready. */
-	if (has_stat && st.resting_groups && has_groups(&top.cfg))
-		groups_add_rests(q, &top.groups, &top.cfg);
+	/* Mostly none waits.  Without that, their keys are shown as ready. */
+	if (has_stat && (st.resting_groups || st.blocked_by_group_rate) && has_groups(&top.cfg))
+		groups_add_waits(q, &top.groups, &top.cfg);
 	close(q);
 	qsort(top.keys, top.num_keys, sizeof(*top.keys), by_urgency);
 	groups_sort(&top.groups);

@@ -171,38 +171,37 @@ static bool is_ahead(const struct why *w, const struct wq_view *other, const str
 	return other->info.age > own->info.age;
 }
 
-/* For how long the group of a key rests, ns; 0: it does not; -1: it failed, with a message. */
-static int64_t rest_of(const struct why *w, int q, const struct wq_view *own)
+/* The waits of a key's group; false: it failed, with a message. */
+static bool read_wait(const struct why *w, int q, const struct wq_view *own,
+		      struct key_group *wait)
 {
 	struct groups gs = { 0 };
-	int64_t rest = 0;
+	bool ok;
 
-	/* Mostly none does. */
-	if (!w->st.resting_groups)
-		return 0;
-	if (groups_add_rests(q, &gs, &w->cfg)) {
-		rest = groups_rest(&gs, &w->cfg, own->key, own->len);
-	} else {
+	/* Mostly none waits. */
+	if (!w->st.resting_groups && !w->st.blocked_by_group_rate)
+		return true;
+	ok = groups_add_waits(q, &gs, &w->cfg);
+	if (ok)
+		*wait = groups_wait(&gs, &w->cfg, own->key, own->len);
+	else
 		complain(w->a, "can't list the groups of the queue '%s'", w->name);
-		rest = -1;
-	}
 	groups_free(&gs);
-	return rest;
+	return ok;
 }
 
 /* Reads all keys; false: it failed, with a message. */
 static bool say_ready(struct why *w, int q, const struct wq_view *own)
 {
 	struct wq_items b = WQ_ITEMS_INIT;
-	uint64_t cursor = 0, ahead = 0, busy = 0;
-	int64_t rest = 0;
+	uint64_t cursor = 0, ahead = 0, ahead_of_group = 0, busy = 0;
+	struct key_group wait = { 0 };
 	struct wq_view v;
 	size_t group = 0;
 
 	if (has_groups(&w->cfg)) {
 		group = group_len(&w->cfg, own->key, own->len);
-		rest = rest_of(w, q, own);
-		if (rest < 0)
+		if (!read_wait(w, q, own, &wait))
 			return false;
 	}
 	do {
@@ -212,18 +211,23 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 		}
 		while (wq_items_next(&b, &v)) {
 			ahead += is_ahead(w, &v, own);
-			if (group && v.info.state & WQ_KEY_PROCESSING &&
-			    group_len(&w->cfg, v.key, v.len) == group &&
-			    !memcmp(v.key, own->key, group))
-				busy++;
+			if (!group || group_len(&w->cfg, v.key, v.len) != group ||
+			    memcmp(v.key, own->key, group))
+				continue;
+			ahead_of_group += is_ahead(w, &v, own);
+			busy += !!(v.info.state & WQ_KEY_PROCESSING);
 		}
 	} while (cursor);
 	wq_items_free(&b);
 
-	if (rest)
+	if (wait.rest)
 		say(w, "rest", "its group '%s' rests for another %s, as a consumer asked for%s",
-		    key_text(own->key, group), time_text(rest),
+		    key_text(own->key, group), time_text(wait.rest),
 		    command(w, "to end that", "rest", own->key, group, " 0"));
+	else if (wait.due && ahead_of_group >= wait.starts)
+		say(w, "group-start-rate", "its group '%s' starts its next key%s in %s, as group-start-rate allows %s in a second; to change that: wqctl set --group-start-rate RATE %s",
+		    key_text(own->key, group), wait.starts ? " that has to wait" : "",
+		    time_text(wait.due), decimal_text(w->cfg.group_start_rate), w->name);
 	else if (w->st.blocked_by_ceiling && w->st.blocked == w->st.ready)
 		say(w, "max-processing", "%u key%s in processing, as many as max-processing allows; to change that: wqctl set --max-processing N %s",
 		    w->st.processing, S(w->st.processing), w->name);
@@ -284,7 +288,8 @@ static int why_key(struct why *w, int q, const char *key)
 static int why_queue(struct why *w)
 {
 	const struct wq_stat *st = &w->st;
-	unsigned int others = st->ready - st->blocked_by_rest;	/* whose groups do not rest */
+	/* Those whose groups do not rest. */
+	unsigned int others = st->ready - st->blocked_by_rest;
 
 	say_no_adds(w);
 	if (st->ready && !say_no_gets(w)) {
@@ -295,6 +300,12 @@ static int why_queue(struct why *w)
 		else if (st->blocked == st->ready && st->blocked_by_rate)
 			say(w, "start-rate", "%u ready key%s wait%s: %s", st->ready, S(st->ready),
 			    st->ready == 1 ? "s" : "", start_text(w));
+		else if (st->blocked == st->ready && st->blocked_by_group_rate)
+			say(w, "group-start-rate", "%u ready key%s wait%s for a start of %s, as group-start-rate allows %s in a second to each group; to change that: wqctl set --group-start-rate RATE %s",
+			    st->blocked_by_group_rate, S(st->blocked_by_group_rate),
+			    st->blocked_by_group_rate == 1 ? "s" : "",
+			    st->blocked_by_group_rate == 1 ? "its group" : "their groups",
+			    decimal_text(w->cfg.group_start_rate), w->name);
 		else if (st->blocked == st->ready && st->blocked_by_rest == st->ready)
 			say(w, "rest", "%u ready key%s wait%s for the end of the rest of %s; see wqctl groups %s",
 			    st->ready, S(st->ready), st->ready == 1 ? "s" : "",

@@ -1480,7 +1480,8 @@ class Controls(Case):
                 lease=7 * 10 ** 9, slack=5 * 10 ** 8, max_defer=3 * 10 ** 9,
                 order=wq.Order.PRIORITY,
                 order_arg=wq.NO_AGEING, group_limit=0, max_retries=4, max_processing=6,
-                start_rate=75 * 10 ** 8, start_burst=8), before)
+                start_rate=75 * 10 ** 8, start_burst=8, group_start_rate=0,
+                group_start_burst=0), before)
             q.set_attrs()
             self.assertEqual(before, q.attrs())
             changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -1649,6 +1650,19 @@ class Opens(Case):
             q.set_attrs(start_rate=0)
             with q.get(timeout=0) as two:
                 self.assertEqual("b", two.text)
+
+    def test_start_rate_of_groups_holds_back_each_group(self) -> None:
+        with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/"), group_start_rate=1 / 86400,
+                     group_start_burst=1) as q:
+            self.assertEqual((11574, 1), (q.attrs().group_start_rate, q.attrs().group_start_burst))
+            q.add_many(["a/1", "a/2", "b/1"])
+            for text in ("a/1", "b/1"):
+                with q.get(timeout=0) as item:
+                    self.assertEqual(text, item.text)
+            self.assertEqual((1, 1), (q.stat().blocked, q.stat().blocked_by_group_rate))
+            q.set_attrs(group_start_rate=0, group_start_burst=2)
+            with q.get(timeout=0) as item:
+                self.assertEqual("a/2", item.text)
 
     def test_rest_holds_back_the_keys_of_a_group(self) -> None:
         with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/")) as q:

@@ -9,152 +9,154 @@ import "unsafe"
 var same = [1]struct{}{}
 
 const (
-	cAddAfter           = 16
-	cAddCoalesce        = 32
-	cAddDropDelay       = 4
-	cAddKeepFirst       = 1
-	cAddRateLimited     = 8
-	cAddTakeLatest      = 2
-	cApiVersion         = 1
-	cAttrGid            = 4
-	cAttrGroupLimit     = 2048
-	cAttrLease          = 32
-	cAttrLimiter        = 16
-	cAttrMaxDefer       = 256
-	cAttrMaxKeys        = 8
-	cAttrMaxProcessing  = 4096
-	cAttrMaxRetries     = 128
-	cAttrMode           = 1
-	cAttrOrder          = 512
-	cAttrOrderArg       = 1024
-	cAttrSlack          = 64
-	cAttrStartBurst     = 16384
-	cAttrStartRate      = 8192
-	cAttrUid            = 2
-	cDefaultAgeing      = 16
-	cDefaultKeys        = 65536
-	cDefaultSlack       = 50000
-	cDefaultStartBurst  = 1
-	cDevice             = "/dev/wq"
-	cDirectory          = "/dev/wqueue"
-	cDoneGet            = 1
-	cDoCancel           = 1
-	cDoDisable          = 4
-	cDoEnable           = 5
-	cDoForget           = 2
-	cDoKick             = 3
-	cDoLast             = 7
-	cDoQuery            = 0
-	cDoRest             = 8
-	cDoRestore          = 6
-	cEndCanceled        = 3
-	cEndDone            = 0
-	cEndFailed          = 1
-	cEndGaveUp          = 2
-	cEndNoRun           = 4
-	cEndOfQueue         = 5
-	cForever            = -1
-	cHeldByKernel       = 4294967295
-	cHistCounts         = 11
-	cInfoOwner          = 1
-	cIocAdd             = 59395
-	cIocAttrs           = 59403
-	cIocDone            = 59397
-	cIocGet             = 59396
-	cIocInfo            = 59392
-	cIocKey             = 59399
-	cIocList            = 59401
-	cIocMagic           = 232
-	cIocMap             = 59406
-	cIocOpen            = 59393
-	cIocPause           = 59404
-	cIocShutdown        = 59405
-	cIocSource          = 59407
-	cIocStat            = 59402
-	cIocTouch           = 59398
-	cIocUnlink          = 59394
-	cIocWait            = 59400
-	cKeyDelayed         = 8
-	cKeyDirty           = 4
-	cKeyDisabled        = 128
-	cKeyFailed          = 32
-	cKeyMine            = 16
-	cKeyParked          = 64
-	cKeyProcessing      = 2
-	cKeyReady           = 1
-	cKeyRequeued        = 256
-	cLastDone           = 1
-	cLastExpired        = 5
-	cLastFailed         = 2
-	cLastGaveUp         = 3
-	cLastGivenBack      = 4
-	cLastNone           = 0
-	cLimiterBucket      = 3
-	cLimiterExponential = 1
-	cLimiterFastSlow    = 2
-	cLimiterMaxOf       = 4
-	cLimiterMaxWait     = 5
-	cLimiterOther       = 6
-	cListGroups         = 4
-	cListIdle           = 2
-	cListSince          = 1
-	cMapCounters        = 1008
-	cMaxAgeing          = 65536
-	cMaxArray           = 1048576
-	cMaxError           = 4095
-	cMaxGivenBack       = 63
-	cMaxInfo            = 1024
-	cMaxKey             = 1024
-	cMaxKeys            = 33554432
-	cMaxLimiters        = 16
-	cMaxNested          = 4
-	cMaxOut             = 8192
-	cMaxPriority        = 127
-	cMaxReason          = 64
-	cMaxRetries         = 65535
-	cMaxSlack           = 1000000000
-	cMinInfo            = 120
-	cMinLease           = 1000000
-	cMinPriority        = -128
-	cNameMax            = 64
-	cNowait             = 0
-	cNoAgeing           = 1
-	cNoCounter          = 4294967295
-	cOpenAccept         = 4
-	cOpenCreate         = 1
-	cOpenExcl           = 2
-	cOpenNoMap          = 8
-	cOpenSame           = 16
-	cOrderDelimiter     = 2
-	cOrderFifo          = 0
-	cOrderOther         = 4
-	cOrderPrefix        = 3
-	cOrderPriority      = 1
-	cOutcomeAfter       = 4
-	cOutcomeForget      = 1
-	cOutcomeGiveUp      = 8
-	cOutcomeRest        = 16
-	cOutcomeRetry       = 2
-	cPauseAdds          = 2
-	cPauseGets          = 1
-	cPriorities         = 256
-	cPriorityUnused     = 4294967295
-	cResultDelayed      = 2
-	cResultParked       = 4
-	cResultReady        = 1
-	cShutdownDrain      = 1
-	cStateAddsPaused    = 16
-	cStateDraining      = 2
-	cStateGetsPaused    = 8
-	cStateNoMap         = 4
-	cStateRescan        = 64
-	cStateShutdown      = 1
-	cStateSourceEnded   = 128
-	cStateUnlinked      = 32
-	cWaitAdd            = 4
-	cWaitDrain          = 2
-	cWaitOwn            = 8
-	cWaitRun            = 1
+	cAddAfter            = 16
+	cAddCoalesce         = 32
+	cAddDropDelay        = 4
+	cAddKeepFirst        = 1
+	cAddRateLimited      = 8
+	cAddTakeLatest       = 2
+	cApiVersion          = 1
+	cAttrGid             = 4
+	cAttrGroupLimit      = 2048
+	cAttrGroupStartBurst = 65536
+	cAttrGroupStartRate  = 32768
+	cAttrLease           = 32
+	cAttrLimiter         = 16
+	cAttrMaxDefer        = 256
+	cAttrMaxKeys         = 8
+	cAttrMaxProcessing   = 4096
+	cAttrMaxRetries      = 128
+	cAttrMode            = 1
+	cAttrOrder           = 512
+	cAttrOrderArg        = 1024
+	cAttrSlack           = 64
+	cAttrStartBurst      = 16384
+	cAttrStartRate       = 8192
+	cAttrUid             = 2
+	cDefaultAgeing       = 16
+	cDefaultKeys         = 65536
+	cDefaultSlack        = 50000
+	cDefaultStartBurst   = 1
+	cDevice              = "/dev/wq"
+	cDirectory           = "/dev/wqueue"
+	cDoneGet             = 1
+	cDoCancel            = 1
+	cDoDisable           = 4
+	cDoEnable            = 5
+	cDoForget            = 2
+	cDoKick              = 3
+	cDoLast              = 7
+	cDoQuery             = 0
+	cDoRest              = 8
+	cDoRestore           = 6
+	cEndCanceled         = 3
+	cEndDone             = 0
+	cEndFailed           = 1
+	cEndGaveUp           = 2
+	cEndNoRun            = 4
+	cEndOfQueue          = 5
+	cForever             = -1
+	cHeldByKernel        = 4294967295
+	cHistCounts          = 11
+	cInfoOwner           = 1
+	cIocAdd              = 59395
+	cIocAttrs            = 59403
+	cIocDone             = 59397
+	cIocGet              = 59396
+	cIocInfo             = 59392
+	cIocKey              = 59399
+	cIocList             = 59401
+	cIocMagic            = 232
+	cIocMap              = 59406
+	cIocOpen             = 59393
+	cIocPause            = 59404
+	cIocShutdown         = 59405
+	cIocSource           = 59407
+	cIocStat             = 59402
+	cIocTouch            = 59398
+	cIocUnlink           = 59394
+	cIocWait             = 59400
+	cKeyDelayed          = 8
+	cKeyDirty            = 4
+	cKeyDisabled         = 128
+	cKeyFailed           = 32
+	cKeyMine             = 16
+	cKeyParked           = 64
+	cKeyProcessing       = 2
+	cKeyReady            = 1
+	cKeyRequeued         = 256
+	cLastDone            = 1
+	cLastExpired         = 5
+	cLastFailed          = 2
+	cLastGaveUp          = 3
+	cLastGivenBack       = 4
+	cLastNone            = 0
+	cLimiterBucket       = 3
+	cLimiterExponential  = 1
+	cLimiterFastSlow     = 2
+	cLimiterMaxOf        = 4
+	cLimiterMaxWait      = 5
+	cLimiterOther        = 6
+	cListGroups          = 4
+	cListIdle            = 2
+	cListSince           = 1
+	cMapCounters         = 1008
+	cMaxAgeing           = 65536
+	cMaxArray            = 1048576
+	cMaxError            = 4095
+	cMaxGivenBack        = 63
+	cMaxInfo             = 1024
+	cMaxKey              = 1024
+	cMaxKeys             = 33554432
+	cMaxLimiters         = 16
+	cMaxNested           = 4
+	cMaxOut              = 8192
+	cMaxPriority         = 127
+	cMaxReason           = 64
+	cMaxRetries          = 65535
+	cMaxSlack            = 1000000000
+	cMinInfo             = 120
+	cMinLease            = 1000000
+	cMinPriority         = -128
+	cNameMax             = 64
+	cNowait              = 0
+	cNoAgeing            = 1
+	cNoCounter           = 4294967295
+	cOpenAccept          = 4
+	cOpenCreate          = 1
+	cOpenExcl            = 2
+	cOpenNoMap           = 8
+	cOpenSame            = 16
+	cOrderDelimiter      = 2
+	cOrderFifo           = 0
+	cOrderOther          = 4
+	cOrderPrefix         = 3
+	cOrderPriority       = 1
+	cOutcomeAfter        = 4
+	cOutcomeForget       = 1
+	cOutcomeGiveUp       = 8
+	cOutcomeRest         = 16
+	cOutcomeRetry        = 2
+	cPauseAdds           = 2
+	cPauseGets           = 1
+	cPriorities          = 256
+	cPriorityUnused      = 4294967295
+	cResultDelayed       = 2
+	cResultParked        = 4
+	cResultReady         = 1
+	cShutdownDrain       = 1
+	cStateAddsPaused     = 16
+	cStateDraining       = 2
+	cStateGetsPaused     = 8
+	cStateNoMap          = 4
+	cStateRescan         = 64
+	cStateShutdown       = 1
+	cStateSourceEnded    = 128
+	cStateUnlinked       = 32
+	cWaitAdd             = 4
+	cWaitDrain           = 2
+	cWaitOwn             = 8
+	cWaitRun             = 1
 )
 
 type cRec struct {
@@ -280,32 +282,33 @@ var (
 )
 
 type cAttrs struct {
-	size          uint32
-	flags         uint32
-	name          [cNameMax]byte
-	set           uint32
-	mode          uint32
-	uid           uint32
-	gid           uint32
-	maxKeys       uint32
-	numLimiters   uint32
-	limiters      uint64
-	lease         int64
-	slack         int64
-	maxDefer      int64
-	order         uint32
-	orderArg      uint32
-	groupLimit    uint32
-	maxRetries    uint32
-	fd            uint32
-	maxProcessing uint32
-	startRate     uint64
-	startBurst    uint32
-	reserved      uint32
+	size            uint32
+	flags           uint32
+	name            [cNameMax]byte
+	set             uint32
+	mode            uint32
+	uid             uint32
+	gid             uint32
+	maxKeys         uint32
+	numLimiters     uint32
+	limiters        uint64
+	lease           int64
+	slack           int64
+	maxDefer        int64
+	order           uint32
+	orderArg        uint32
+	groupLimit      uint32
+	maxRetries      uint32
+	fd              uint32
+	maxProcessing   uint32
+	startRate       uint64
+	startBurst      uint32
+	groupStartBurst uint32
+	groupStartRate  uint64
 }
 
 var (
-	_ = same[unsafe.Sizeof(cAttrs{})-168]
+	_ = same[unsafe.Sizeof(cAttrs{})-176]
 	_ = same[unsafe.Offsetof(cAttrs{}.size)-0]
 	_ = same[unsafe.Sizeof(cAttrs{}.size)-4]
 	_ = same[unsafe.Offsetof(cAttrs{}.flags)-4]
@@ -348,8 +351,10 @@ var (
 	_ = same[unsafe.Sizeof(cAttrs{}.startRate)-8]
 	_ = same[unsafe.Offsetof(cAttrs{}.startBurst)-160]
 	_ = same[unsafe.Sizeof(cAttrs{}.startBurst)-4]
-	_ = same[unsafe.Offsetof(cAttrs{}.reserved)-164]
-	_ = same[unsafe.Sizeof(cAttrs{}.reserved)-4]
+	_ = same[unsafe.Offsetof(cAttrs{}.groupStartBurst)-164]
+	_ = same[unsafe.Sizeof(cAttrs{}.groupStartBurst)-4]
+	_ = same[unsafe.Offsetof(cAttrs{}.groupStartRate)-168]
+	_ = same[unsafe.Sizeof(cAttrs{}.groupStartRate)-8]
 )
 
 type cAdd struct {
@@ -579,66 +584,66 @@ var (
 )
 
 type cStat struct {
-	size             uint32
-	flags            uint32
-	name             [cNameMax]byte
-	uid              uint32
-	gid              uint32
-	mode             uint32
-	state            uint32
-	ready            uint32
-	processing       uint32
-	held             uint32
-	keys             uint32
-	maxKeys          uint32
-	delayed          uint32
-	adds             uint64
-	coalesced        uint64
-	gets             uint64
-	dones            uint64
-	givenBack        uint64
-	canceled         uint64
-	merged           uint64
-	nextDue          int64
-	retries          uint64
-	dropped          uint64
-	failed           uint32
-	retained         uint32
-	memory           uint64
-	depth            uint32
-	consumers        uint32
-	unfinished       uint64
-	longest          uint64
-	waits            cHist
-	works            cHist
-	lease            int64
-	expired          uint64
-	givenBackFailed  uint64
-	slack            int64
-	getsResume       int64
-	addsResume       int64
-	failures         uint64
-	oldest           int64
-	parked           uint32
-	maxParked        uint32
-	parkedTotal      uint64
-	parkedDropped    uint64
-	kicked           uint64
-	disabled         uint32
-	waiters          uint32
-	blocked          uint32
-	readyGroups      uint32
-	readyByPriority  uint64
-	sources          uint32
-	endedSources     uint32
-	blockedByGroup   uint32
-	blockedByCeiling uint32
-	blockedByRate    uint32
-	blockedByRest    uint32
-	nextStart        int64
-	restingGroups    uint32
-	reserved         uint32
-	nextGroup        int64
+	size               uint32
+	flags              uint32
+	name               [cNameMax]byte
+	uid                uint32
+	gid                uint32
+	mode               uint32
+	state              uint32
+	ready              uint32
+	processing         uint32
+	held               uint32
+	keys               uint32
+	maxKeys            uint32
+	delayed            uint32
+	adds               uint64
+	coalesced          uint64
+	gets               uint64
+	dones              uint64
+	givenBack          uint64
+	canceled           uint64
+	merged             uint64
+	nextDue            int64
+	retries            uint64
+	dropped            uint64
+	failed             uint32
+	retained           uint32
+	memory             uint64
+	depth              uint32
+	consumers          uint32
+	unfinished         uint64
+	longest            uint64
+	waits              cHist
+	works              cHist
+	lease              int64
+	expired            uint64
+	givenBackFailed    uint64
+	slack              int64
+	getsResume         int64
+	addsResume         int64
+	failures           uint64
+	oldest             int64
+	parked             uint32
+	maxParked          uint32
+	parkedTotal        uint64
+	parkedDropped      uint64
+	kicked             uint64
+	disabled           uint32
+	waiters            uint32
+	blocked            uint32
+	readyGroups        uint32
+	readyByPriority    uint64
+	sources            uint32
+	endedSources       uint32
+	blockedByGroup     uint32
+	blockedByCeiling   uint32
+	blockedByRate      uint32
+	blockedByRest      uint32
+	nextStart          int64
+	restingGroups      uint32
+	blockedByGroupRate uint32
+	nextGroup          int64
 }
 
 var (
@@ -759,8 +764,8 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.nextStart)-8]
 	_ = same[unsafe.Offsetof(cStat{}.restingGroups)-576]
 	_ = same[unsafe.Sizeof(cStat{}.restingGroups)-4]
-	_ = same[unsafe.Offsetof(cStat{}.reserved)-580]
-	_ = same[unsafe.Sizeof(cStat{}.reserved)-4]
+	_ = same[unsafe.Offsetof(cStat{}.blockedByGroupRate)-580]
+	_ = same[unsafe.Sizeof(cStat{}.blockedByGroupRate)-4]
 	_ = same[unsafe.Offsetof(cStat{}.nextGroup)-584]
 	_ = same[unsafe.Sizeof(cStat{}.nextGroup)-8]
 )

@@ -41,6 +41,10 @@ type Attrs struct {
 	StartRate  float64 // how many keys can start in a second
 	StartBurst int     // with StartRate: how many keys can start at once
 
+	// These limit the starts of each group, in a queue whose order has groups.
+	GroupStartRate  float64
+	GroupStartBurst int
+
 	Accept bool // accept the attributes of a queue that exists
 	NoMap  bool // a new queue has no map for producers
 }
@@ -48,21 +52,25 @@ type Attrs struct {
 // fill prepares the arguments of an open.
 func (a *Attrs) fill(r *request) error {
 	for _, n := range []int{a.MaxKeys, a.OrderArg, a.GroupLimit, a.MaxRetries, a.MaxProcessing,
-		a.StartBurst} {
+		a.StartBurst, a.GroupStartBurst} {
 		if n < 0 || n > math.MaxInt32 {
 			return &Error{Op: "open", Errno: syscall.ERANGE}
 		}
 	}
-	// Not a number is not in the range either.
-	if !(a.StartRate >= 0 && a.StartRate < math.MaxInt64/1e9) {
-		return &Error{Op: "open", Errno: syscall.ERANGE}
+	for _, rate := range []float64{a.StartRate, a.GroupStartRate} {
+		// Not a number is not in the range either.
+		if !(rate >= 0 && rate < math.MaxInt64/1e9) {
+			return &Error{Op: "open", Errno: syscall.ERANGE}
+		}
 	}
 	r.attrs = cAttrs{
 		maxKeys: uint32(a.MaxKeys), lease: int64(a.Lease), slack: int64(a.Slack),
 		maxDefer: int64(a.MaxDefer), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
 		groupLimit: uint32(a.GroupLimit), maxRetries: uint32(a.MaxRetries),
 		maxProcessing: uint32(a.MaxProcessing), startBurst: uint32(a.StartBurst),
-		startRate: uint64(math.Round(a.StartRate * 1e9)),
+		startRate:       uint64(math.Round(a.StartRate * 1e9)),
+		groupStartBurst: uint32(a.GroupStartBurst),
+		groupStartRate:  uint64(math.Round(a.GroupStartRate * 1e9)),
 	}
 	if a.Accept {
 		r.attrs.flags |= cOpenAccept

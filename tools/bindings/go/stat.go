@@ -11,131 +11,133 @@ import (
 // Stat are the statistics of a queue, all from one moment. wq(4) describes each of them.
 // A time that there is none of is -1.
 type Stat struct {
-	Name             string
-	ShutDown         bool
-	Draining         bool
-	NoMap            bool
-	GetsPaused       bool
-	GetsResume       time.Duration
-	AddsPaused       bool
-	AddsResume       time.Duration
-	Unlinked         bool
-	Rescan           bool
-	SourceEnded      bool
-	Sources          int
-	EndedSources     int
-	Depth            int
-	Ready            int
-	Blocked          int
-	BlockedByGroup   int
-	BlockedByCeiling int
-	BlockedByRate    int
-	BlockedByRest    int
-	RestingGroups    int
-	NextGroup        time.Duration
-	NextStart        time.Duration
-	ReadyGroups      int
-	Oldest           time.Duration
-	Processing       int
-	Held             int
-	Delayed          int
-	NextDue          time.Duration
-	Failed           int
-	Retained         int
-	Parked           int
-	MaxParked        int
-	Disabled         int
-	Waiters          int
-	Keys             int
-	MaxKeys          int
-	Lease            time.Duration
-	Slack            time.Duration
-	Memory           uint64
-	Consumers        int
-	Adds             uint64
-	Coalesced        uint64
-	Gets             uint64
-	Dones            uint64
-	GivenBack        uint64
-	GivenBackFailed  uint64
-	Expired          uint64
-	Canceled         uint64
-	Merged           uint64
-	Retries          uint64
-	Failures         uint64
-	Dropped          uint64
-	ParkedTotal      uint64
-	ParkedDropped    uint64
-	Kicked           uint64
-	Unfinished       time.Duration
-	Longest          time.Duration
-	Waits            Hist
-	Works            Hist
+	Name               string
+	ShutDown           bool
+	Draining           bool
+	NoMap              bool
+	GetsPaused         bool
+	GetsResume         time.Duration
+	AddsPaused         bool
+	AddsResume         time.Duration
+	Unlinked           bool
+	Rescan             bool
+	SourceEnded        bool
+	Sources            int
+	EndedSources       int
+	Depth              int
+	Ready              int
+	Blocked            int
+	BlockedByGroup     int
+	BlockedByCeiling   int
+	BlockedByRate      int
+	BlockedByRest      int
+	BlockedByGroupRate int
+	RestingGroups      int
+	NextGroup          time.Duration
+	NextStart          time.Duration
+	ReadyGroups        int
+	Oldest             time.Duration
+	Processing         int
+	Held               int
+	Delayed            int
+	NextDue            time.Duration
+	Failed             int
+	Retained           int
+	Parked             int
+	MaxParked          int
+	Disabled           int
+	Waiters            int
+	Keys               int
+	MaxKeys            int
+	Lease              time.Duration
+	Slack              time.Duration
+	Memory             uint64
+	Consumers          int
+	Adds               uint64
+	Coalesced          uint64
+	Gets               uint64
+	Dones              uint64
+	GivenBack          uint64
+	GivenBackFailed    uint64
+	Expired            uint64
+	Canceled           uint64
+	Merged             uint64
+	Retries            uint64
+	Failures           uint64
+	Dropped            uint64
+	ParkedTotal        uint64
+	ParkedDropped      uint64
+	Kicked             uint64
+	Unfinished         time.Duration
+	Longest            time.Duration
+	Waits              Hist
+	Works              Hist
 }
 
 // public returns the statistics in Go's types.
 func (s *cStat) public() Stat {
 	name, _, _ := bytes.Cut(s.name[:], []byte{0})
 	return Stat{
-		Name:             string(name),
-		ShutDown:         s.state&cStateShutdown != 0,
-		Draining:         s.state&cStateDraining != 0,
-		NoMap:            s.state&cStateNoMap != 0,
-		GetsPaused:       s.state&cStateGetsPaused != 0,
-		GetsResume:       time.Duration(s.getsResume),
-		AddsPaused:       s.state&cStateAddsPaused != 0,
-		AddsResume:       time.Duration(s.addsResume),
-		Unlinked:         s.state&cStateUnlinked != 0,
-		Rescan:           s.state&cStateRescan != 0,
-		SourceEnded:      s.state&cStateSourceEnded != 0,
-		Sources:          int(s.sources),
-		EndedSources:     int(s.endedSources),
-		Depth:            int(s.depth),
-		Ready:            int(s.ready),
-		Blocked:          int(s.blocked),
-		BlockedByGroup:   int(s.blockedByGroup),
-		BlockedByCeiling: int(s.blockedByCeiling),
-		BlockedByRate:    int(s.blockedByRate),
-		BlockedByRest:    int(s.blockedByRest),
-		RestingGroups:    int(s.restingGroups),
-		NextGroup:        time.Duration(s.nextGroup),
-		NextStart:        time.Duration(s.nextStart),
-		ReadyGroups:      int(s.readyGroups),
-		Oldest:           time.Duration(s.oldest),
-		Processing:       int(s.processing),
-		Held:             int(s.held),
-		Delayed:          int(s.delayed),
-		NextDue:          time.Duration(s.nextDue),
-		Failed:           int(s.failed),
-		Retained:         int(s.retained),
-		Parked:           int(s.parked),
-		MaxParked:        int(s.maxParked),
-		Disabled:         int(s.disabled),
-		Waiters:          int(s.waiters),
-		Keys:             int(s.keys),
-		MaxKeys:          int(s.maxKeys),
-		Lease:            time.Duration(s.lease),
-		Slack:            time.Duration(s.slack),
-		Memory:           s.memory,
-		Consumers:        int(s.consumers),
-		Adds:             s.adds,
-		Coalesced:        s.coalesced,
-		Gets:             s.gets,
-		Dones:            s.dones,
-		GivenBack:        s.givenBack,
-		GivenBackFailed:  s.givenBackFailed,
-		Expired:          s.expired,
-		Canceled:         s.canceled,
-		Merged:           s.merged,
-		Retries:          s.retries,
-		Failures:         s.failures,
-		Dropped:          s.dropped,
-		ParkedTotal:      s.parkedTotal,
-		ParkedDropped:    s.parkedDropped,
-		Kicked:           s.kicked,
-		Unfinished:       time.Duration(s.unfinished),
-		Longest:          time.Duration(s.longest),
-		Waits:            Hist{time.Duration(s.waits.sum), s.waits.counts},
-		Works:            Hist{time.Duration(s.works.sum), s.works.counts},
+		Name:               string(name),
+		ShutDown:           s.state&cStateShutdown != 0,
+		Draining:           s.state&cStateDraining != 0,
+		NoMap:              s.state&cStateNoMap != 0,
+		GetsPaused:         s.state&cStateGetsPaused != 0,
+		GetsResume:         time.Duration(s.getsResume),
+		AddsPaused:         s.state&cStateAddsPaused != 0,
+		AddsResume:         time.Duration(s.addsResume),
+		Unlinked:           s.state&cStateUnlinked != 0,
+		Rescan:             s.state&cStateRescan != 0,
+		SourceEnded:        s.state&cStateSourceEnded != 0,
+		Sources:            int(s.sources),
+		EndedSources:       int(s.endedSources),
+		Depth:              int(s.depth),
+		Ready:              int(s.ready),
+		Blocked:            int(s.blocked),
+		BlockedByGroup:     int(s.blockedByGroup),
+		BlockedByCeiling:   int(s.blockedByCeiling),
+		BlockedByRate:      int(s.blockedByRate),
+		BlockedByRest:      int(s.blockedByRest),
+		BlockedByGroupRate: int(s.blockedByGroupRate),
+		RestingGroups:      int(s.restingGroups),
+		NextGroup:          time.Duration(s.nextGroup),
+		NextStart:          time.Duration(s.nextStart),
+		ReadyGroups:        int(s.readyGroups),
+		Oldest:             time.Duration(s.oldest),
+		Processing:         int(s.processing),
+		Held:               int(s.held),
+		Delayed:            int(s.delayed),
+		NextDue:            time.Duration(s.nextDue),
+		Failed:             int(s.failed),
+		Retained:           int(s.retained),
+		Parked:             int(s.parked),
+		MaxParked:          int(s.maxParked),
+		Disabled:           int(s.disabled),
+		Waiters:            int(s.waiters),
+		Keys:               int(s.keys),
+		MaxKeys:            int(s.maxKeys),
+		Lease:              time.Duration(s.lease),
+		Slack:              time.Duration(s.slack),
+		Memory:             s.memory,
+		Consumers:          int(s.consumers),
+		Adds:               s.adds,
+		Coalesced:          s.coalesced,
+		Gets:               s.gets,
+		Dones:              s.dones,
+		GivenBack:          s.givenBack,
+		GivenBackFailed:    s.givenBackFailed,
+		Expired:            s.expired,
+		Canceled:           s.canceled,
+		Merged:             s.merged,
+		Retries:            s.retries,
+		Failures:           s.failures,
+		Dropped:            s.dropped,
+		ParkedTotal:        s.parkedTotal,
+		ParkedDropped:      s.parkedDropped,
+		Kicked:             s.kicked,
+		Unfinished:         time.Duration(s.unfinished),
+		Longest:            time.Duration(s.longest),
+		Waits:              Hist{time.Duration(s.waits.sum), s.waits.counts},
+		Works:              Hist{time.Duration(s.works.sum), s.works.counts},
 	}
 }

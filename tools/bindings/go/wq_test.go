@@ -351,6 +351,18 @@ func TestStartRateHoldsKeysBack(t *testing.T) {
 	}
 }
 
+func TestGroupStartRateHoldsBackEachGroup(t *testing.T) {
+	q := private(t, Attrs{Order: Delimiter, OrderArg: '/', GroupStartRate: 1e-5})
+	add(t, q, "a/1", "a/2", "b/1")
+	ok(t, take(t, q, "a/1").Done())
+	ok(t, take(t, q, "b/1").Done())
+	st, err := q.Stat()
+	ok(t, err)
+	equal(t, "blocked keys", [2]int{st.Blocked, st.BlockedByGroupRate}, [2]int{1, 1})
+	_, err = New(Attrs{Order: Delimiter, GroupStartRate: -1})
+	equal(t, "error", errors.Is(err, syscall.ERANGE), true)
+}
+
 func TestRestHoldsBackTheKeysOfAGroup(t *testing.T) {
 	q := private(t, Attrs{Order: Delimiter, OrderArg: '/'})
 	add(t, q, "a/1", "a/2", "b/1")

@@ -58,6 +58,8 @@ WQ_ATTR_GROUP_LIMIT = 2048
 WQ_ATTR_MAX_PROCESSING = 4096
 WQ_ATTR_START_RATE = 8192
 WQ_ATTR_START_BURST = 16384
+WQ_ATTR_GROUP_START_RATE = 32768
+WQ_ATTR_GROUP_START_BURST = 65536
 WQ_DONE_GET = 1
 WQ_HELD_BY_KERNEL = 4294967295
 WQ_DO_QUERY = 0
@@ -371,7 +373,7 @@ class wq_stat(Structure):
         ("blocked_by_rest", c_uint32),
         ("next_start", c_int64),
         ("resting_groups", c_uint32),
-        ("reserved", c_uint32),
+        ("blocked_by_group_rate", c_uint32),
         ("next_group", c_int64),
     ]
     size: int
@@ -432,7 +434,7 @@ class wq_stat(Structure):
     blocked_by_rest: int
     next_start: int
     resting_groups: int
-    reserved: int
+    blocked_by_group_rate: int
     next_group: int
 
 
@@ -602,7 +604,8 @@ class wq_attrs(Structure):
         ("max_processing", c_uint32),
         ("start_rate", c_uint64),
         ("start_burst", c_uint32),
-        ("reserved", c_uint32),
+        ("group_start_burst", c_uint32),
+        ("group_start_rate", c_uint64),
     ]
     size: int
     flags: int
@@ -625,7 +628,8 @@ class wq_attrs(Structure):
     max_processing: int
     start_rate: int
     start_burst: int
-    reserved: int
+    group_start_burst: int
+    group_start_rate: int
 
 
 class wq_queue(Structure):
@@ -846,7 +850,7 @@ class Stat:
     disabled: number of disabled keys
     waiters: number of waits for keys and embedded entries, see WQ_IOC_WAIT
     blocked: ready keys that gets can have only later: the sum of blocked_by_group,
-        blocked_by_ceiling, blocked_by_rate and blocked_by_rest
+        blocked_by_ceiling, blocked_by_rate, blocked_by_rest and blocked_by_group_rate
     ready_groups: in a queue with groups: number of groups with ready keys. A key that was given
         back and is ahead of all others counts neither here nor in ready_by_priority
     sources: number of sources that are attached, see <linux/wq_source.h>
@@ -858,8 +862,10 @@ class Stat:
     blocked_by_rest: ready keys of groups that rest, see WQ_DO_REST
     next_start: ns until there is a token; 0: there is one; -1: the queue has no start rate
     resting_groups: number of groups that rest, with or without keys
-    next_group: ns until the first group that waits for a time is offered again, 0: now; -1: no
-        group waits for a time, or that time never comes
+    blocked_by_group_rate: ready keys that wait for a token of wq_attrs.group_start_rate
+    next_group: ns until the first group has what it waits for, 0: now; -1: no group waits for a
+        time, or that time never comes. A group waits for the end of its rest, for a token of
+        wq_attrs.group_start_rate or, without keys, until its bucket is full
     """
 
     name: str
@@ -917,6 +923,7 @@ class Stat:
     blocked_by_rest: int
     next_start: int
     resting_groups: int
+    blocked_by_group_rate: int
     next_group: int
 
 
@@ -1060,6 +1067,7 @@ class Attributes:
 
     limiter: the parts of the limiter
     start_rate: starts in 10^9 seconds
+    group_start_rate: starts of each group in 10^9 seconds
     """
 
     limiter: tuple[LimiterSpec, ...]
@@ -1078,6 +1086,8 @@ class Attributes:
     max_processing: int
     start_rate: int
     start_burst: int
+    group_start_burst: int
+    group_start_rate: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1120,7 +1130,7 @@ SIZES = (
     (wq_items, (80, 68, 72)),
     (wq_info, (80, 80, 80)),
     (wq_limiter_spec, (32, 32, 32)),
-    (wq_attrs, (168, 168, 168)),
+    (wq_attrs, (176, 176, 176)),
     (wq_queue, (120, 120, 120)),
     (wq_source_op, (112, 112, 112)),
     (wq_fs_args, (32, 32, 32)),

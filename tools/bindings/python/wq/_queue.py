@@ -51,6 +51,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
          permissions: int = 0o600, max_keys: int = 0, lease: float = 0, max_retries: int = 0,
          limiter: Limiter = (), order: Order = Order.FIFO, order_arg: int = 0, group_limit: int = 0,
          max_processing: int = 0, start_rate: float = 0, start_burst: int = 0,
+         group_start_rate: float = 0, group_start_burst: int = 0,
          max_defer: float = 0, slack: float = 0, no_map: bool = False) -> "Queue":
     """Open a queue as a new consumer.
 
@@ -73,6 +74,8 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
     max_processing: keys of the queue that are processing at once; 0: no limit
     start_rate: keys that can start in a second; 0: no limit. start_burst: keys that can start at
         once after a time without starts; 0: 1
+    group_start_rate: as start_rate, for each group of Order.DELIMITER or Order.PREFIX.
+        group_start_burst: as start_burst, for that
     max_defer: seconds for which adds with AddFlag.TAKE_LATEST can defer a key; 0: no limit
     slack: seconds by which delays and leases may end late; 0: 50 us
     no_map: a new queue has no map, so that each add of a Producer is a call
@@ -93,6 +96,8 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         group_limit=in_range("group_limit", group_limit),
         max_processing=in_range("max_processing", max_processing),
         start_rate=nanoseconds(start_rate), start_burst=in_range("start_burst", start_burst),
+        group_start_rate=nanoseconds(group_start_rate),
+        group_start_burst=in_range("group_start_burst", group_start_burst),
         max_retries=in_range("max_retries", max_retries), num_limiters=len(limiter),
         limiters=ctypes.addressof(specs) if limiter else 0,
         flags=(_abi.WQ_OPEN_ACCEPT if accept else 0) | (_abi.WQ_OPEN_NO_MAP if no_map else 0))
@@ -691,7 +696,9 @@ class Queue(OneProcess):
     def set_attrs(self, *, max_keys: int | None = None, lease: float | None = None,
                   max_processing: int | None = None, max_retries: int | None = None,
                   limiter: Limiter | None = None, slack: float | None = None,
-                  start_rate: float | None = None, start_burst: int | None = None) -> None:
+                  start_rate: float | None = None, start_burst: int | None = None,
+                  group_start_rate: float | None = None,
+                  group_start_burst: int | None = None) -> None:
         """Change those attributes that are given, as open() takes them. 0 is the default of each.
 
         A queue that was created without a lease cannot have one. If the call raises, no attribute
@@ -711,14 +718,17 @@ class Queue(OneProcess):
                 (_abi.WQ_ATTR_MAX_KEYS, "max_keys", max_keys),
                 (_abi.WQ_ATTR_MAX_PROCESSING, "max_processing", max_processing),
                 (_abi.WQ_ATTR_MAX_RETRIES, "max_retries", max_retries),
-                (_abi.WQ_ATTR_START_BURST, "start_burst", start_burst)):
+                (_abi.WQ_ATTR_START_BURST, "start_burst", start_burst),
+                (_abi.WQ_ATTR_GROUP_START_BURST, "group_start_burst", group_start_burst)):
             if value is not None:
                 struct.set |= bit
                 setattr(struct, name, in_range(name, value))
         # The unit of the kernel's rate is one in 10^9 seconds.
         for bit, name, number in ((_abi.WQ_ATTR_LEASE, "lease", lease),
                                   (_abi.WQ_ATTR_SLACK, "slack", slack),
-                                  (_abi.WQ_ATTR_START_RATE, "start_rate", start_rate)):
+                                  (_abi.WQ_ATTR_START_RATE, "start_rate", start_rate),
+                                  (_abi.WQ_ATTR_GROUP_START_RATE, "group_start_rate",
+                                   group_start_rate)):
             if number is not None:
                 struct.set |= bit
                 setattr(struct, name, nanoseconds(number))

@@ -298,6 +298,7 @@ void wq_limiter_free(struct wq_limiter *l);
  *	@policy must be NULL, and the queue has no embedded entries
  * @order_arg: as in struct wq_attrs
  * @group_limit: as in struct wq_attrs
+ * @group_ageing: as in struct wq_attrs
  * @max_defer: ns, as in struct wq_attrs; a queue with it has no embedded entries
  * @max_processing: as in struct wq_attrs; embedded entries count, too
  * @start_rate: as in struct wq_attrs; embedded entries count, too
@@ -353,6 +354,7 @@ struct wq_params {
 	u32 order;
 	u32 order_arg;
 	u32 group_limit;
+	u32 group_ageing;
 	s64 max_defer;
 	u32 max_processing;
 	u64 start_rate;

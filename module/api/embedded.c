@@ -178,7 +178,7 @@ int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_s
 	if (q->published || q->leased)
 		return -EINVAL;
 	/* An embedded entry has no room for a rank. */
-	if (q->prefix == WQ_PREFIX_ORDER)
+	if (q->prefix >= WQ_PREFIX_ORDER)
 		return -EOPNOTSUPP;
 	ret = embedded_own_slot(q, NULL, (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN);
 	if (ret == -ENOMEM && gfpflags_allow_blocking(gfp)) {

@@ -33,7 +33,7 @@
  * Context: process, may sleep.
  *
  * Return: the queue, or an ERR_PTR: -EINVAL (a bad name, a mode without a name, or a bad order),
- * -ERANGE (max_keys, mode, lease, order_arg, max_defer or max_retries), -EEXIST (the name is taken,
+ * -ERANGE (an attribute is out of its range), -EEXIST (the name is taken,
  * which can be by a process: see wq_params.name), -ENOMEM, -EINTR (a fatal signal), -EBUSY (the
  * limiter has an owner), or params->limiter if that is an ERR_PTR.
  */
@@ -164,7 +164,7 @@ EXPORT_SYMBOL_GPL(wq_add_many);
 
 /**
  * wq_add_priority() - a key needs a run at a priority
- * @q: the queue, whose order is WQ_ORDER_PRIORITY
+ * @q: the queue, whose order is WQ_ORDER_PRIORITY, or has @group_ageing
  * @key: the key, compared bytewise
  * @len: length of the key, 1 to WQ_MAX_KEY bytes
  * @priority: the priority, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY.  Gets take higher priorities first.

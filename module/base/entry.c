@@ -71,6 +71,11 @@ static void free_ordered_rcu(struct rcu_head *rcu)
 	wq_entries_free(container_of(rcu, struct wq_entry, rcu), WQ_PREFIX_ORDER);
 }
 
+static void free_leveled_rcu(struct rcu_head *rcu)
+{
+	wq_entries_free(container_of(rcu, struct wq_entry, rcu), WQ_PREFIX_LEVELED);
+}
+
 /*
  * Free entries that were in a table, chained by next_freed, after the look-ups without the lock
  * that may still read them, see wq_table_peek().
@@ -79,7 +84,8 @@ void wq_entries_free_rcu(struct wq_entry *e, u32 prefix)
 {
 	call_rcu(&e->rcu, !prefix ? free_plain_rcu :
 		 prefix == WQ_PREFIX_TIMES ? free_timed_rcu :
-		 prefix == WQ_PREFIX_LEASE ? free_leased_rcu : free_ordered_rcu);
+		 prefix == WQ_PREFIX_LEASE ? free_leased_rcu :
+		 prefix == WQ_PREFIX_ORDER ? free_ordered_rcu : free_leveled_rcu);
 }
 
 /**

@@ -48,7 +48,7 @@ struct wq_key {
 
 /* The lease of an entry, see base/lease.c. */
 struct wq_lease {
-	struct list_head link;	/* in wq.leases while the lease runs, else empty */
+	struct list_head link;	/* in wq.leases while the lease runs; else empty, but for levels.c */
 	s64 end;		/* ns on the queue's clock */
 };
 
@@ -57,13 +57,13 @@ struct wq_rank {
 	s64 limit;		/* while it is delayed: the latest end of the delay, if any */
 	struct list_head ready;	/* while the policy has it: by the time it became ready */
 	union {
-		/* WQ_ORDER_PRIORITY: levels, see order/priority.c */
+		/* in a queue with levels, see order/priority.c */
 		struct {
 			s8 pending;	/* of the run that the entry waits for */
 			s8 delayed;	/* of the pending delay */
 			s8 held;	/* of the list that has the entry, or of its run */
 		};
-		/* WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX, see order/groups.c */
+		/* in a queue of groups without levels, see order/groups.c */
 		struct wq_group *group;
 		u64 space;
 	};
@@ -77,18 +77,24 @@ struct wq_reason {
 
 /*
  * The memory ahead of an entry, whose size is in wq.prefix:
- *  - all of this in queues whose order or @max_defer uses @rank
+ *  - all of this in queues of groups with levels
+ *  - else @rank, @lease and @times in queues whose order or @max_defer uses @rank
  *  - else @lease and @times in queues that were created with a lease
  *  - else @times in queues that keep times
  *  - else nothing
  */
 struct wq_prefix {
+	union {
+		struct wq_group *group;
+		u64 space;
+	};
 	struct wq_rank rank;
 	struct wq_lease lease;
 	struct wq_times times;
 };
 
-#define WQ_PREFIX_ORDER	sizeof(struct wq_prefix)
+#define WQ_PREFIX_LEVELED	sizeof(struct wq_prefix)
+#define WQ_PREFIX_ORDER	(sizeof(struct wq_prefix) - offsetof(struct wq_prefix, rank))
 #define WQ_PREFIX_LEASE	(sizeof(struct wq_prefix) - offsetof(struct wq_prefix, lease))
 #define WQ_PREFIX_TIMES	sizeof(struct wq_times)
 static_assert(sizeof(struct wq_prefix) == offsetofend(struct wq_prefix, times));
@@ -217,6 +223,12 @@ static inline struct wq_rank *wq_rank_of(const struct wq_entry *e)
 	return &container_of(wq_times_of((struct wq_entry *)e), struct wq_prefix, times)->rank;
 }
 
+/* The entry is one of a queue of groups with levels. */
+static inline struct wq_group **wq_leveled_group(const struct wq_entry *e)
+{
+	return &container_of(wq_times_of((struct wq_entry *)e), struct wq_prefix, times)->group;
+}
+
 static inline struct wq_entry *wq_ranked_entry(struct wq_rank *r)
 {
 	return (struct wq_entry *)(container_of(r, struct wq_prefix, rank) + 1);
@@ -240,7 +252,7 @@ static __always_inline void wq_rank_prefetch(const struct wq_entry *e)
  * WQ_MIN_ROOM bytes have entries of the same size.
  */
 #define WQ_MIN_ROOM	16
-#define WQ_MAX_ROOM	(WQ_MAX_KEY + WQ_PREFIX_ORDER)
+#define WQ_MAX_ROOM	(WQ_MAX_KEY + WQ_PREFIX_LEVELED)
 #define WQ_SIZES	14
 
 /* The most memory of an entry. */
@@ -305,6 +317,8 @@ static inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, const voi
 	wq_key_copy(k->key, key, len);
 	if (prefix >= WQ_PREFIX_LEASE)
 		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
+	if (prefix >= WQ_PREFIX_ORDER)
+		wq_rank_of(&k->entry)->space = 0;
 }
 
 /* The last 8 bytes of a key, or all of a shorter one; different for different keys of a length. */

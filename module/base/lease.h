@@ -22,7 +22,7 @@ static inline void wq_lease_stop(struct wq_entry *e)
 	list_del_init(&wq_lease_of(e)->link);
 }
 
-/* When the lease of an entry expires, in a queue with leases; -1: no lease runs. */
+/* When the lease of a held entry expires, in a queue with leases; -1: no lease runs. */
 static inline s64 wq_lease_end(struct wq_entry *e)
 {
 	return list_empty(&wq_lease_of(e)->link) ? -1 : wq_lease_of(e)->end;

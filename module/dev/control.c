@@ -149,7 +149,7 @@ int wq_verb_attrs(struct wq_call *call, void *arg)
 	struct wq *q = call->c->q;
 	struct wq_limiter *limiter;
 
-	if (args->flags || args->fd)
+	if (args->flags || args->fd || args->reserved)
 		return -EINVAL;
 	if (!args->set)
 		return report_attrs(call, args);

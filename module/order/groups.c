@@ -4,7 +4,8 @@
  *
  * A group's name is the first bytes of its keys.  Each get takes the first key of the group whose
  * turn it is, and the group then goes behind the others.  So a group with many keys does not delay
- * the keys of the others by more than its turns.  Within a group the order is first in, first out.
+ * the keys of the others by more than its turns.  Within a group the order is first in, first out,
+ * or by level, see order/levels.c.
  *
  * A limit bounds how many keys of a group are handed out at a time.  With a limit of 1 a group's
  * keys are processed one after another.  A group is in the ring if a get can take a key of it: it
@@ -44,17 +45,19 @@
  */
 #include <linux/list.h>
 #include <linux/minmax.h>
+#include <linux/overflow.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
 #include "base/compat.h"
 #include "delay.h"
 #include "order/groups.h"
+#include "order/levels.h"
 
 /**
  * struct wq_group - the data of a group, ahead of its entry
  * @full: when the group's bucket of starts is full, see struct wq_tokens
- * @ready: the group's ready entries, by link, in the order in which they became ready
+ * @ready: the group's ready entries, by link, in the order in which they became ready, or by level
  * @nr_ready: number of entries in @ready
  * @nr_out: entries that are handed out, if there is a limit
  * @refs: entries of the queue's table that are in the group
@@ -76,7 +79,9 @@ struct wq_group {
 	u32 of_new_rate : 1;
 } __aligned(sizeof(u64));
 
-static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
+/* A name has as much room as a key. */
+static_assert(sizeof(struct wq_levels) + sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
+static_assert(sizeof(struct wq_levels) % sizeof(u64) == 0);
 
 /**
  * struct wq_groups - the groups of a queue
@@ -88,6 +93,7 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
  * @nr_groups: groups with ready entries
  * @limit: how many entries of a group are handed out at a time; 0: any number
  * @arg: the delimiter, or the length of names
+ * @ageing: of the levels within a group; 0: there are no levels
  * @by_prefix: @arg is the length of names
  * @times: the groups that wait for a time
  * @nr_kept: groups that are WQ_GROUP_KEPT
@@ -97,6 +103,7 @@ static_assert(sizeof(struct wq_group) <= WQ_PREFIX_ORDER);
  * @new_rate: changes with each change of the rate
  * @changing: not all groups have been changed to the rate yet
  * @cursor: how far they have been
+ * @ready_by_level: if there are levels: entries of @ready by level, or WQ_PRIORITY_UNUSED
  */
 struct wq_groups {
 	struct wq_table table;
@@ -107,6 +114,7 @@ struct wq_groups {
 	u32 nr_groups;
 	u32 limit;
 	u32 arg;
+	u32 ageing;
 	bool by_prefix;
 	struct wq_group_times times;
 	u32 nr_kept;
@@ -116,6 +124,7 @@ struct wq_groups {
 	bool new_rate;
 	bool changing;
 	u64 cursor;
+	u32 ready_by_level[];
 };
 
 static struct wq_group *group_of_name(struct wq_entry *e)
@@ -128,9 +137,27 @@ static struct wq_entry *group_entry(struct wq_group *g)
 	return (struct wq_entry *)(g + 1);
 }
 
-static struct wq_group *group_of(const struct wq_entry *e)
+/* The place of an entry's group: a queue of groups with levels has another one. */
+static __always_inline struct wq_group **group_at(const struct wq_entry *e, bool leveled)
 {
-	return wq_rank_of(e)->group;
+	return leveled ? wq_leveled_group(e) : &wq_rank_of(e)->group;
+}
+
+static struct wq_group *group_of(const struct wq_groups *gs, const struct wq_entry *e)
+{
+	return *group_at(e, gs->ageing);
+}
+
+/* The levels of a group, ahead of its data. */
+static struct wq_levels *levels_of(struct wq_group *g)
+{
+	return (struct wq_levels *)g - 1;
+}
+
+/* Memory for the data of a group. */
+static u32 group_size(const struct wq_groups *gs)
+{
+	return sizeof(struct wq_group) + (gs->ageing ? sizeof(struct wq_levels) : 0);
 }
 
 /* Length of the name of a key's group. */
@@ -165,37 +192,77 @@ static void group_changed(struct wq_groups *gs, struct wq_group *g, u32 before)
 		list_del(&group_entry(g)->link);
 }
 
-static void groups_push(void *order, struct wq_entry *e)
+/* Add an entry to its group's list, at the end of its level or at the begin. */
+static void level_add(struct wq_groups *gs, struct wq_entry *e, bool tail)
 {
-	struct wq_groups *gs = order;
-	struct wq_group *g = group_of(e);
+	struct wq_group *g = *wq_leveled_group(e);
+	u32 *n;
+
+	wq_levels_add(levels_of(g), &g->ready, e, tail);
+	n = &gs->ready_by_level[wq_level(wq_rank_of(e)->held)];
+	*n = *n == WQ_PRIORITY_UNUSED ? 1 : *n + 1;
+}
+
+static void level_del(struct wq_groups *gs, struct wq_entry *e)
+{
+	gs->ready_by_level[wq_level(wq_rank_of(e)->held)]--;
+	wq_levels_del(&(*wq_leveled_group(e))->ready, e);
+}
+
+/*
+ * The functions of the order, which a constant @leveled compiles with or without levels: without
+ * them a queue of groups pays nothing for the levels of others.
+ */
+
+static __always_inline void push(struct wq_groups *gs, struct wq_entry *e, bool leveled, bool tail)
+{
+	struct wq_group *g = *group_at(e, leveled);
 	u32 before = group_available(gs, g);
 
-	list_add_tail(&e->link, &g->ready);
-	list_add_tail(&wq_rank_of(e)->ready, &gs->ready);
+	if (leveled)
+		level_add(gs, e, tail);
+	else
+		list_add_tail(&e->link, tail ? &g->ready : g->ready.next);
+	list_add_tail(&wq_rank_of(e)->ready, tail ? &gs->ready : gs->ready.next);
 	if (!g->nr_ready++)
 		gs->nr_groups++;
 	gs->nr_ready++;
 	group_changed(gs, g, before);
 }
 
-static void group_del(struct wq_groups *gs, struct wq_group *g, struct wq_entry *e)
+static void groups_push(void *order, struct wq_entry *e)
 {
-	list_del(&e->link);
+	push(order, e, false, true);
+}
+
+static __always_inline void group_del(struct wq_groups *gs, struct wq_group *g, struct wq_entry *e,
+				      bool leveled)
+{
+	if (leveled)
+		level_del(gs, e);
+	else
+		list_del(&e->link);
 	list_del(&wq_rank_of(e)->ready);
 	if (!--g->nr_ready)
 		gs->nr_groups--;
 	gs->nr_ready--;
+	/* Ageing begins again, because no key has been passed over. */
+	if (leveled && !g->nr_ready)
+		wq_turns_init(&levels_of(g)->turns, gs->ageing);
+}
+
+static __always_inline void remove(struct wq_groups *gs, struct wq_entry *e, bool leveled)
+{
+	struct wq_group *g = *group_at(e, leveled);
+	u32 before = group_available(gs, g);
+
+	group_del(gs, g, e, leveled);
+	group_changed(gs, g, before);
 }
 
 static void groups_remove(void *order, struct wq_entry *e)
 {
-	struct wq_groups *gs = order;
-	struct wq_group *g = group_of(e);
-	u32 before = group_available(gs, g);
-
-	group_del(gs, g, e);
-	group_changed(gs, g, before);
+	remove(order, e, false);
 }
 
 static unsigned int groups_len(void *order)
@@ -210,12 +277,23 @@ static unsigned int groups_blocked(void *order)
 	return gs->nr_ready - gs->nr_available;
 }
 
+static __always_inline struct wq_entry *peek(const struct wq_groups *gs, bool leveled)
+{
+	struct wq_entry *turn = list_first_entry(&gs->ring, struct wq_entry, link);
+	struct wq_group *g = group_of_name(turn);
+
+	return leveled ? wq_levels_peek(levels_of(g), &g->ready) :
+			 list_first_entry(&g->ready, struct wq_entry, link);
+}
+
 static struct wq_entry *groups_peek(void *order)
 {
-	struct wq_groups *gs = order;
-	struct wq_entry *turn = list_first_entry(&gs->ring, struct wq_entry, link);
+	return peek(order, false);
+}
 
-	return list_first_entry(&((struct wq_group *)turn - 1)->ready, struct wq_entry, link);
+static struct wq_entry *leveled_peek(void *order)
+{
+	return peek(order, true);
 }
 
 /*
@@ -238,14 +316,15 @@ static __always_inline void prefetch_turns(const struct wq_groups *gs)
 	prefetchw(&turn->link);
 }
 
-static struct wq_entry *groups_pop(void *order)
+static __always_inline struct wq_entry *pop(struct wq_groups *gs, bool leveled)
 {
-	struct wq_groups *gs = order;
-	struct wq_entry *e = groups_peek(gs);
-	struct wq_group *g = group_of(e);
+	struct wq_entry *e = peek(gs, leveled);
+	struct wq_group *g = *group_at(e, leveled);
 	u32 before = group_available(gs, g);
 
-	group_del(gs, g, e);
+	if (leveled)
+		wq_turns_popped(&levels_of(g)->turns, gs->ageing, wq_level(wq_rank_of(e)->held));
+	group_del(gs, g, e, leveled);
 	if (gs->limit)
 		g->nr_out++;
 	group_changed(gs, g, before);
@@ -255,10 +334,15 @@ static struct wq_entry *groups_pop(void *order)
 	return e;
 }
 
+static struct wq_entry *groups_pop(void *order)
+{
+	return pop(order, false);
+}
+
 static void groups_release(void *order, struct wq_entry *e)
 {
 	struct wq_groups *gs = order;
-	struct wq_group *g = group_of(e);
+	struct wq_group *g = group_of(gs, e);
 	u32 before = group_available(gs, g);
 
 	g->nr_out--;
@@ -302,29 +386,40 @@ static void times_end(struct wq_groups *gs, struct wq_group *g)
 		list_del(&group_entry(g)->link);
 }
 
+static void timed_push_at(struct wq_groups *gs, struct wq_entry *e, bool tail)
+{
+	struct wq_group *g = group_of(gs, e);
+
+	times_begin(gs, g);
+	push(gs, e, gs->ageing, tail);
+	times_end(gs, g);
+}
+
 static void timed_push(void *order, struct wq_entry *e)
 {
-	times_begin(order, group_of(e));
-	groups_push(order, e);
-	times_end(order, group_of(e));
+	timed_push_at(order, e, true);
 }
 
 static struct wq_entry *timed_pop(void *order)
 {
-	struct wq_group *g = group_of(groups_peek(order));
+	struct wq_groups *gs = order;
+	struct wq_group *g = group_of_name(list_first_entry(&gs->ring, struct wq_entry, link));
 	struct wq_entry *e;
 
-	times_begin(order, g);
-	e = groups_pop(order);
-	times_end(order, g);
+	times_begin(gs, g);
+	e = pop(gs, gs->ageing);
+	times_end(gs, g);
 	return e;
 }
 
 static void timed_remove(void *order, struct wq_entry *e)
 {
-	times_begin(order, group_of(e));
-	groups_remove(order, e);
-	times_end(order, group_of(e));
+	struct wq_groups *gs = order;
+	struct wq_group *g = group_of(gs, e);
+
+	times_begin(gs, g);
+	remove(gs, e, gs->ageing);
+	times_end(gs, g);
 }
 
 /* Without a limit nothing counts what is handed out. */
@@ -334,9 +429,9 @@ static void timed_release(void *order, struct wq_entry *e)
 
 	if (!gs->limit)
 		return;
-	times_begin(gs, group_of(e));
+	times_begin(gs, group_of(gs, e));
 	groups_release(gs, e);
-	times_end(gs, group_of(e));
+	times_end(gs, group_of(gs, e));
 }
 
 /*
@@ -345,7 +440,7 @@ static void timed_release(void *order, struct wq_entry *e)
  */
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e)
 {
-	struct wq_group *g = group_of(e);
+	struct wq_group *g = group_of(gs, e);
 	u32 before;
 
 	if (!gs->limit)
@@ -358,6 +453,15 @@ bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e)
 	group_changed(gs, g, before);
 	times_end(gs, g);
 	return true;
+}
+
+/* The key was added once more.  If that raised it, it goes to the end of its new level. */
+static void leveled_touch(void *order, struct wq_entry *e)
+{
+	if (wq_rank_of(e)->pending == wq_rank_of(e)->held)
+		return;
+	level_del(order, e);
+	level_add(order, e, true);
 }
 
 static struct wq_entry *groups_oldest(void *order)
@@ -405,8 +509,23 @@ bool wq_groups_timed(const struct wq_groups *gs)
 	return gs->times.waiting.count || gs->tokens.rate;
 }
 
+/* The order if the keys of a group have levels, with or without a limit and times. */
+static const struct wq_policy_ops leveled_groups_ops = {
+	.touch = leveled_touch,
+	.push = timed_push,
+	.len = groups_len,
+	.pop = timed_pop,
+	.remove = timed_remove,
+	.peek = leveled_peek,
+	.oldest = groups_oldest,
+	.release = timed_release,
+	.blocked = groups_blocked,
+};
+
 const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs)
 {
+	if (gs->ageing)
+		return &leveled_groups_ops;
 	if (wq_groups_timed(gs))
 		return &timed_groups_ops;
 	return gs->limit ? &limited_groups_ops : &groups_ops;
@@ -425,7 +544,7 @@ bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre
 {
 	const struct wq_mem *m = gs->table.vec.mem;
 
-	pre->key = wq_key_alloc(m, sizeof(struct wq_group), name_len(gs, key, len), gfp);
+	pre->key = wq_key_alloc(m, group_size(gs), name_len(gs, key, len), gfp);
 	pre->bucket = wq_bucket_alloc(m, gfp);
 	/* A lack of segments is no error: mostly none is needed. */
 	wq_vec_prealloc(&pre->heap, m, gfp);
@@ -438,7 +557,7 @@ void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc
 {
 	if (pre->key) {
 		pre->key->entry.len = name_len(gs, key, len);
-		wq_key_free(pre->key, sizeof(struct wq_group));
+		wq_key_free(pre->key, group_size(gs));
 	}
 	wq_bucket_free(pre->bucket);
 	wq_vec_prealloc_free(&pre->heap);
@@ -459,7 +578,7 @@ static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name nam
 		k = pre->key;
 		pre->key = NULL;
 	} else {
-		k = wq_key_alloc(m, sizeof(struct wq_group), name.len, gfp);
+		k = wq_key_alloc(m, group_size(gs), name.len, gfp);
 	}
 	if (!k)
 		return NULL;
@@ -471,13 +590,15 @@ static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name nam
 		goto err_disown;
 	g = group_of_name(&k->entry);
 	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready), .of_new_rate = gs->new_rate };
-	m->bytes += wq_key_bytes(sizeof(*g), name.len) + m->overhead;
+	if (gs->ageing)
+		wq_levels_init(levels_of(g), gs->ageing);
+	m->bytes += wq_key_bytes(group_size(gs), name.len) + m->overhead;
 	return g;
 
 err_disown:
 	wq_heap_disown(&gs->times.waiting);
 err_free:
-	wq_key_free(k, sizeof(*g));
+	wq_key_free(k, group_size(gs));
 	return NULL;
 }
 
@@ -491,8 +612,8 @@ static void group_put(struct wq_groups *gs, struct wq_group *g)
 		return;
 	wq_table_remove(&gs->table, group_entry(g));
 	wq_heap_disown(&gs->times.waiting);
-	m->bytes -= wq_key_bytes(sizeof(*g), len) + m->overhead;
-	wq_key_free(wq_key_of(group_entry(g)), sizeof(*g));
+	m->bytes -= wq_key_bytes(group_size(gs), len) + m->overhead;
+	wq_key_free(wq_key_of(group_entry(g)), group_size(gs));
 }
 
 /* Find the name of a key's group.  Needs no lock. */
@@ -537,7 +658,7 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 	if (!g)
 		return -ENOMEM;
 	g->refs++;
-	wq_rank_of(e)->group = g;
+	*group_at(e, gs->ageing) = g;
 	return 0;
 }
 
@@ -546,9 +667,9 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
  */
 
 /* An entry's group. */
-struct wq_group *wq_groups_of(const struct wq_entry *e)
+struct wq_group *wq_groups_of(const struct wq_groups *gs, const struct wq_entry *e)
 {
-	return group_of(e);
+	return group_of(gs, e);
 }
 
 /* The entry of a group, whose key is the group's name. */
@@ -689,7 +810,7 @@ struct wq_group *wq_groups_sweep(struct wq_groups *gs)
 /* An entry, which is neither ready nor handed out, leaves its group. */
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l)
 {
-	struct wq_group *g = group_of(e);
+	struct wq_group *g = group_of(gs, e);
 
 	if (--g->refs)
 		return;
@@ -715,18 +836,16 @@ void wq_groups_end_waits(struct wq_groups *gs, unsigned int n)
 }
 
 /*
- * An entry of wq.requeued, which is in no list, becomes the first of its group.  It counts as the
- * oldest ready entry, as the first entry of wq.requeued does.  If the group offers it, the group
- * has the next turn.
+ * An entry of wq.requeued, which is in no list, becomes the first of its group, or of its level
+ * there.  It counts as the oldest ready entry, as the first entry of wq.requeued does.  If the group
+ * offers it, the group has the next turn.
  */
 void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l)
 {
-	struct wq_group *g = group_of(e);
+	struct wq_group *g = group_of(gs, e);
 
 	timed_release(gs, e);
-	timed_push(gs, e);
-	list_move(&e->link, &g->ready);
-	list_move(&wq_rank_of(e)->ready, &gs->ready);
+	timed_push_at(gs, e, false);
 	wq_groups_settle(gs, g, l);
 	if (group_offered(gs, g))
 		list_move(&group_entry(g)->link, &gs->ring);
@@ -753,9 +872,16 @@ const struct wq_group_times *wq_groups_times(const struct wq_groups *gs)
 }
 
 /* Memory for the groups of a queue, without what grows with them. */
-size_t wq_groups_bytes(void)
+size_t wq_groups_bytes(const struct wq_groups *gs)
 {
-	return sizeof(struct wq_groups);
+	return struct_size(gs, ready_by_level, gs->ageing ? WQ_PRIORITIES : 0);
+}
+
+/* The number of ready keys of each level, see struct wq_stat.  @gs has levels. */
+void wq_groups_stat(const struct wq_groups *gs, u32 *ready_by_priority)
+{
+	memcpy(ready_by_priority, gs->ready_by_level,
+	       WQ_PRIORITIES * sizeof(*gs->ready_by_level));
 }
 
 /* Number of groups with ready entries. */
@@ -764,24 +890,31 @@ u32 wq_groups_ready(const struct wq_groups *gs)
 	return gs->nr_groups;
 }
 
-/* Groups by WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX, with checked figures; NULL: no memory. */
-struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, const struct wq_tokens *tokens,
-				struct wq_mem *m, gfp_t gfp)
+/*
+ * Groups by WQ_ORDER_DELIMITER or WQ_ORDER_PREFIX, with checked figures, as in struct wq_attrs;
+ * NULL: no memory.
+ */
+struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, u32 ageing,
+				const struct wq_tokens *tokens, struct wq_mem *m, gfp_t gfp)
 {
-	struct wq_groups *gs = wq_mem_alloc(m, gfp, kzalloc_obj(*gs, gfp));
+	u32 levels = ageing ? WQ_PRIORITIES : 0;
+	struct wq_groups *gs;
 
+	gs = wq_mem_alloc(m, gfp, kzalloc(struct_size(gs, ready_by_level, levels), gfp));
 	if (!gs)
 		return NULL;
 	if (wq_table_init(&gs->table, m, gfp)) {
 		kfree(gs);
 		return NULL;
 	}
+	memset32(gs->ready_by_level, WQ_PRIORITY_UNUSED, levels);
 	INIT_LIST_HEAD(&gs->ring);
 	INIT_LIST_HEAD(&gs->ready);
 	gs->by_prefix = kind == WQ_ORDER_PREFIX;
 	gs->arg = arg;
 	gs->limit = limit;
 	gs->tokens = *tokens;
+	gs->ageing = ageing;
 	gs->times.waiting.vec.mem = m;
 	return gs;
 }

@@ -68,11 +68,12 @@ struct wq_group_times {
 	u32 nr_ready[WQ_GROUP_WAITS];
 };
 
-struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, const struct wq_tokens *tokens,
-				struct wq_mem *m, gfp_t gfp);
+struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, u32 ageing,
+				const struct wq_tokens *tokens, struct wq_mem *m, gfp_t gfp);
 void wq_groups_free(struct wq_groups *gs);
 const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs);
-size_t wq_groups_bytes(void);
+size_t wq_groups_bytes(const struct wq_groups *gs);
+void wq_groups_stat(const struct wq_groups *gs, u32 *ready_by_priority);
 u32 wq_groups_ready(const struct wq_groups *gs);
 
 bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre, const void *key,
@@ -87,7 +88,7 @@ void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e, const struct wq_g
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e);
 struct wq_group *wq_groups_get(struct wq_groups *gs, struct wq_group_name name, const void *key,
 			       bool make, struct wq_group_prealloc *pre, gfp_t gfp);
-struct wq_group *wq_groups_of(const struct wq_entry *e);
+struct wq_group *wq_groups_of(const struct wq_groups *gs, const struct wq_entry *e);
 struct wq_entry *wq_group_entry(struct wq_group *g);
 struct wq_group *wq_group_of_name(struct wq_entry *e);
 bool wq_group_waits(const struct wq_group *g);

@@ -33,6 +33,7 @@
 
 #include "base/compat.h"
 #include "base/entry.h"
+#include "order/levels.h"
 #include "order/priority.h"
 
 static_assert(WQ_MAX_PRIORITY - WQ_MIN_PRIORITY + 1 == WQ_PRIORITIES);
@@ -44,10 +45,7 @@ static_assert(BITS_TO_LONGS(WQ_PRIORITIES) <= BITS_PER_LONG);	/* bits of wq_prio
  * @words: bit i: levels[i] is not 0
  * @len: number of keys
  * @ageing: one of so many pops is for the levels in turn
- * @left: pops up to that one, 1: the next one
- * @step: by how much a pop lowers @left; 0: there is no ageing
- * @turn: the level that had the last turn
- * @last: the level of the last pop
+ * @turns: whose turn it is
  * @lists: by level, from WQ_MIN_PRIORITY on
  * @count: number of keys of each list
  * @used: bit i: lists[i] has or had keys
@@ -58,10 +56,7 @@ struct wq_priority {
 	unsigned long words;
 	u32 len;
 	u32 ageing;
-	u32 left;
-	u32 step;
-	u32 turn;
-	u32 last;
+	struct wq_turns turns;
 	struct list_head lists[WQ_PRIORITIES];
 	u32 count[WQ_PRIORITIES];
 	DECLARE_BITMAP(used, WQ_PRIORITIES);
@@ -76,8 +71,7 @@ struct wq_priority *wq_priority_new(u32 ageing, const struct wq_mem *m, gfp_t gf
 	if (!p)
 		return NULL;
 	p->ageing = ageing;
-	p->step = ageing != WQ_NO_AGEING;
-	p->left = ageing + !p->step;
+	wq_turns_init(&p->turns, ageing);
 	for (i = 0; i < WQ_PRIORITIES; i++)
 		INIT_LIST_HEAD(&p->lists[i]);
 	INIT_LIST_HEAD(&p->ready);
@@ -110,7 +104,7 @@ void wq_priority_stat(const struct wq_priority *p, u32 *ready_by_priority)
 static __always_inline void level_add(struct wq_priority *p, struct wq_entry *e)
 {
 	struct wq_rank *r = wq_rank_of(e);
-	unsigned int i = r->pending - WQ_MIN_PRIORITY;
+	unsigned int i = wq_level(r->pending);
 
 	r->held = r->pending;
 	list_add_tail(&e->link, &p->lists[i]);
@@ -126,7 +120,7 @@ static __always_inline void level_add(struct wq_priority *p, struct wq_entry *e)
 
 static void level_del(struct wq_priority *p, struct wq_entry *e)
 {
-	unsigned int i = wq_rank_of(e)->held - WQ_MIN_PRIORITY;
+	unsigned int i = wq_level(wq_rank_of(e)->held);
 
 	list_del(&e->link);
 	if (--p->count[i])
@@ -181,15 +175,15 @@ static unsigned int next_below(const struct wq_priority *p, unsigned int i)
 /* The level whose turn it is. */
 static noinline unsigned int next_turn(const struct wq_priority *p)
 {
-	unsigned int i = next_below(p, p->turn);
+	unsigned int i = next_below(p, p->turns.turn);
 
-	return i == p->last ? next_below(p, i) : i;
+	return i == p->turns.last ? next_below(p, i) : i;
 }
 
 static struct wq_entry *priority_peek(void *order)
 {
 	const struct wq_priority *p = order;
-	unsigned int i = p->left > 1 ? highest(p) : next_turn(p);
+	unsigned int i = wq_turn_due(&p->turns) ? next_turn(p) : highest(p);
 
 	return list_first_entry(&p->lists[i], struct wq_entry, link);
 }
@@ -213,7 +207,7 @@ static __always_inline void prefetch_behind(const struct wq_priority *p, const s
 	const struct wq_rank *r = wq_rank_of(e);
 	const struct wq_entry *next = list_next_entry(e, link);
 
-	if (list_is_head(&next->link, &p->lists[r->held - WQ_MIN_PRIORITY]))
+	if (list_is_head(&next->link, &p->lists[wq_level(r->held)]))
 		return;
 	wq_rank_prefetch(list_next_entry(next, link));
 	r = wq_rank_of(next);
@@ -226,15 +220,9 @@ static struct wq_entry *priority_pop(void *order)
 	struct wq_priority *p = order;
 	struct wq_entry *e = priority_peek(p);
 
-	p->last = wq_rank_of(e)->held - WQ_MIN_PRIORITY;
+	wq_turns_popped(&p->turns, p->ageing, wq_level(wq_rank_of(e)->held));
 	prefetch_behind(p, e);
 	priority_remove(p, e);
-	if (likely(p->left > 1)) {
-		p->left -= p->step;
-	} else {
-		p->left = p->ageing;
-		p->turn = p->last;
-	}
 	return e;
 }
 
@@ -294,14 +282,14 @@ void wq_priority_due(struct wq_entry *e)
 }
 
 /*
- * The level of an entry, which is processing, dirty or delayed, for a report: of its run, else of
- * the run that it waits for.
+ * The level of an entry, which is processing, parked, dirty or delayed, for a report: of its run,
+ * else of the run that it waits for.
  */
 s8 wq_priority_level(const struct wq_entry *e)
 {
 	const struct wq_rank *r = wq_rank_of(e);
 
-	if (e->state & ENTRY_PROCESSING)
+	if (e->state & (ENTRY_PROCESSING | ENTRY_PARKED))
 		return r->held;
 	return e->state & ENTRY_DIRTY ? r->pending : r->delayed;
 }

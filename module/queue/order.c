@@ -46,12 +46,13 @@ bool wq_order_init(struct wq *q, const struct wq_params *params, gfp_t gfp)
 	case WQ_ORDER_PREFIX:
 		/* Its range was checked. */
 		wq_tokens_init(&tokens, q->group_start_rate, q->group_start_burst);
-		q->policy_data = wq_groups_new(q->order, q->order_arg, q->group_limit, &tokens,
-					       &q->mem, gfp);
+		q->policy_data = wq_groups_new(q->order, q->order_arg, q->group_limit,
+					       q->group_ageing, &tokens, &q->mem, gfp);
 		if (!q->policy_data)
 			return false;
 		q->policy = wq_groups_ops(q->policy_data);
 		q->grouped = true;
+		q->prioritized = q->group_ageing;
 		return true;
 	case WQ_ORDER_OTHER:
 		q->policy = params->policy;
@@ -81,6 +82,6 @@ void wq_order_free(struct wq *q)
 size_t wq_order_bytes(const struct wq *q)
 {
 	if (q->grouped)
-		return wq_groups_bytes();
+		return wq_groups_bytes(q->policy_data);
 	return q->order == WQ_ORDER_PRIORITY ? wq_priority_bytes() : 0;
 }

@@ -292,7 +292,8 @@ struct wq *wq_alloc(const struct wq_params *params, gfp_t gfp)
 		strscpy(q->name, params->name, sizeof(q->name));
 	q->timed = q->name[0];
 	q->share.fixed = fixed_bytes(q);
-	q->prefix = q->max_defer || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
+	q->prefix = q->grouped && q->prioritized ? WQ_PREFIX_LEVELED :
+		    q->max_defer || wq_order_has_rank(q) ? WQ_PREFIX_ORDER :
 		    q->leased ? WQ_PREFIX_LEASE :
 		    q->timed ? WQ_PREFIX_TIMES : 0;
 	q->join_retry = params->join_retry;

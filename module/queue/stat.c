@@ -192,7 +192,9 @@ void wq_consumer_stats(struct wq_consumer *c, struct wq_stat *st, u32 *ready_by_
 #define OTHER(...)
 #define FLAG(bit, value, ...)		st->state |= (value) ? WQ_STATE_##bit : 0;
 #include "queue/metrics.h"
-	if (q->prioritized && ready_by_priority)
+	if (q->prioritized && ready_by_priority && q->grouped)
+		wq_groups_stat(q->policy_data, ready_by_priority);
+	else if (q->prioritized && ready_by_priority)
 		wq_priority_stat(q->policy_data, ready_by_priority);
 	wq_unlock(cs);
 }

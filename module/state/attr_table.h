@@ -45,6 +45,8 @@ VALUE(ORDER_ARG, PART, order_arg, order_arg, 1, WQ_MAX_AGEING, 0,
 	ORDERS_WITH_ARG, NEVER, NULL, NULL, NULL)
 VALUE(GROUP_LIMIT, PART, group_limit, group_limit, 1, U32_MAX, 0,
 	ORDERS_GROUPS, NEVER, NULL, NULL, NULL)
+VALUE(GROUP_AGEING, PART, group_ageing, group_ageing, 1, WQ_MAX_AGEING, 0,
+	ORDERS_GROUPS, NEVER, NULL, NULL, NULL)
 VALUE(MAX_RETRIES, NUMBER, max_retries, max_retries, 1, WQ_MAX_RETRIES, 0,
 	ORDERS_ALL, ALWAYS, "max-retries", "N",
 	"park a key that failed more than N times in a row, see wqctl kick; up to 65535 (default: retry for ever)")

@@ -94,7 +94,7 @@ struct wq {
 	u32 max_idle;			/* L: how many idle entries are kept for later adds */
 	bool sees_repeats;		/* C: the policy sees repeat adds, so they take the lock */
 	bool releases;			/* L: the policy or a ceiling counts the runs in progress */
-	bool prioritized;		/* C: WQ_ORDER_PRIORITY: its entries have levels */
+	bool prioritized;		/* C: its entries have levels, see order/priority.c */
 	bool grouped;			/* C: policy_data is a struct wq_groups */
 	bool shut;			/* L: only changes to true */
 	bool no_adds;			/* L: adds are refused: shut down, or adds are paused */

@@ -10,8 +10,8 @@
  * While a group rests
  *
  *  - it is in the heap of its order, see order/groups.c, and its ready keys are blocked,
- *  - its keys that were given back are ahead of the others of the group, and not of all others,
- *    see wq_hold_back().  The one that was given back last is the first one,
+ *  - its keys that were given back are ahead of the others of the group, or of their level there,
+ *    and not of all others, see wq_hold_back().  The one that was given back last is the first one,
  *  - it exists, also without keys.  So at most max_keys groups of a queue rest.  Their memory
  *    belongs to that of the queue, and so it is charged to the queue's user.
  *

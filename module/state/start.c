@@ -209,7 +209,7 @@ void wq_uncount_start(struct wq *q, struct wq_entry *e)
 {
 	lockdep_assert_held(&q->lock);
 	if (q->group_start_rate)
-		wq_groups_unstart(q->policy_data, wq_groups_of(e));
+		wq_groups_unstart(q->policy_data, wq_groups_of(q->policy_data, e));
 	if (!q->start_rate)
 		return;
 	wq_tokens_return(&q->tokens);
@@ -262,7 +262,7 @@ s64 wq_groups_due(const struct wq *q)
 }
 
 /*
- * A key that was given back, and that is in no list, becomes the first key of its group.  Returns
+ * A key that was given back, and that is in no list, becomes the first of its group or level.  Returns
  * how many more keys the order offers.
  */
 u32 wq_hold_back_one(struct wq *q, struct wq_entry *e, s64 now)

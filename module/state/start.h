@@ -34,7 +34,7 @@ void wq_set_gate(struct wq *q);
 /* Whether a key that is given back is to be the first of its group, and not of all. */
 static inline bool wq_waits_in_group(const struct wq *q, const struct wq_entry *e)
 {
-	return q->group_start_rate || wq_group_waits(wq_groups_of(e));
+	return q->group_start_rate || wq_group_waits(wq_groups_of(q->policy_data, e));
 }
 
 #endif /* _WQ_START_H */

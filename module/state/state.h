@@ -137,7 +137,7 @@ static inline u32 wq_settle(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
 	return unlikely(cs->q->group_start_rate) ?
-	       wq_settle_group(cs->q, wq_groups_of(e), wq_now(cs)) : 0;
+	       wq_settle_group(cs->q, wq_groups_of(cs->q->policy_data, e), wq_now(cs)) : 0;
 }
 
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */

@@ -101,7 +101,8 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 {
 	struct wq *q = cs->q;
 	struct wq_failure f = wq_failure_of(e, 0);
-	s64 lease = q->leased ? wq_lease_end(e) : -1;
+	/* The link of a ready entry can be in another list, see order/levels.c. */
+	s64 lease = q->leased && e->state & ENTRY_PROCESSING ? wq_lease_end(e) : -1;
 
 	wq_assert_locked(cs);
 	*info = (struct wq_key_info){
@@ -114,7 +115,7 @@ void wq_key_info(struct wq_cs *cs, const struct wq_consumer *c, struct wq_entry 
 	};
 	/* A delay that a shut down dropped has no level. */
 	if (q->prioritized &&
-	    info->state & (WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_DELAYED))
+	    info->state & (WQ_KEY_PROCESSING | WQ_KEY_DIRTY | WQ_KEY_DELAYED | WQ_KEY_PARKED))
 		info->priority = wq_priority_level(e);
 	if (e->state & ENTRY_DELAYED && !q->shut)
 		info->due = max_t(s64, 0, wq_delay_due(&q->heap, e) - wq_now(cs));

@@ -95,6 +95,9 @@ static void restore_entry(struct wq_cs *cs, struct wq_entry *e, struct wq_restor
 	e->failures = min_t(u32, info->failures, WQ_MAX_FAILURES);
 	q->nr_failed += !!e->failures;
 	e->given_back = info->given_back;
+	/* A kick makes it ready at the level of its last run. */
+	if (q->prioritized)
+		wq_rank_of(e)->held = r->op.priority;
 	if (state & WQ_KEY_DISABLED) {
 		e->disabled = 1;
 		q->nr_disabled++;

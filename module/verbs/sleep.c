@@ -273,7 +273,7 @@ static bool read_is_dirty(const struct wq_consumer *c)
 
 static bool read_waits(const struct wq *q, const struct wq_consumer *c)
 {
-	return q->grouped && wq_group_waits(wq_groups_of(c->read));
+	return q->grouped && wq_group_waits(wq_groups_of(q->policy_data, c->read));
 }
 
 /*

@@ -62,7 +62,7 @@ int wq_batch_add_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
 noinline void wq_count_group_start(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
-	wq_groups_start(cs->q->policy_data, wq_groups_of(e), wq_now(cs));
+	wq_groups_start(cs->q->policy_data, wq_groups_of(cs->q->policy_data, e), wq_now(cs));
 	/* The group may have more tokens than when it was looked at last. */
 	cs->wakes.ready += wq_settle(cs, e);
 }
@@ -107,10 +107,11 @@ static __always_inline void prefetch_popped(struct wq *q, const struct wq_entry 
  */
 int wq_get_behind(struct wq_cs *cs, struct wq_consumer *c, u32 room, struct wq_entry **ep)
 {
-	int i;
+	/* With levels, each key can take WQ_PRIORITIES steps. */
+	int i, rounds = cs->q->prioritized ? 1 : 8;
 
 	wq_assert_locked(cs);
-	for (i = 0; i < 8 && wq_first_waits(cs->q); i++)
+	for (i = 0; i < rounds && wq_first_waits(cs->q); i++)
 		wq_hold_back(cs->q, wq_settle_time(cs));
 	/* The ends of this hold and of the next ones look at more of them, and wake a getter. */
 	return wq_first_waits(cs->q) ? -EAGAIN : wq_get_one(cs, c, room, true, ep);

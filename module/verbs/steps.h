@@ -276,7 +276,8 @@ static __always_inline int __wq_entry_done(struct wq_cs *cs, struct wq_consumer 
 	wq_assert_locked(cs);
 	/* The only steps that can fail come first. */
 	if (!ret && unlikely(op->flags & OP_REST))
-		ret = q->grouped ? wq_check_rest(cs, wq_groups_of(e), op->delay) : -EOPNOTSUPP;
+		ret = !q->grouped ? -EOPNOTSUPP :
+		      wq_check_rest(cs, wq_groups_of(q->policy_data, e), op->delay);
 	if (ret)
 		return ret;
 	if (op->flags & OP_ADD && !wq_refuses_adds(q, e)) {
@@ -288,7 +289,7 @@ static __always_inline int __wq_entry_done(struct wq_cs *cs, struct wq_consumer 
 		q->dropped++;
 	}
 	if (unlikely(op->flags & OP_REST))
-		wq_rest(cs, wq_groups_of(e), op->delay);
+		wq_rest(cs, wq_groups_of(cs->q->policy_data, e), op->delay);
 	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_forgets_failures(e, op))) {
 		if (op->flags & OP_PARK && !(op->flags & OP_FORGET))
 			wq_give_up(cs, e);

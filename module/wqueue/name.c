@@ -125,7 +125,7 @@ int wq_name_check_open(const struct wq_attrs *args)
 		return -EINVAL;
 	if (flags & WQ_OPEN_EXCL && (!(flags & WQ_OPEN_CREATE) || flags & WQ_OPEN_ACCEPT))
 		return -EINVAL;
-	if (args->set || args->uid || args->gid || args->fd)
+	if (args->set || args->uid || args->gid || args->fd || args->reserved)
 		return -EINVAL;
 	if (args->name[0] ? wq_name_check_field(args->name) :
 			    flags & ~WQ_OPEN_NO_MAP || args->mode ||

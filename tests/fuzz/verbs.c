@@ -46,11 +46,13 @@ static const __s64 slacks[] = {
 	0, 1, WQ_DEFAULT_SLACK, MS, WQ_MAX_SLACK, 0, WQ_MAX_SLACK + 1, -1, INT64_MIN,
 };
 
-static const struct { __u32 order, arg, limit; } orders[] = {
+static const struct { __u32 order, arg, limit, ageing; } orders[] = {
 	{ WQ_ORDER_FIFO, 0, 0 }, { WQ_ORDER_PRIORITY, 0, 0 }, { WQ_ORDER_PRIORITY, 2, 0 },
 	{ WQ_ORDER_DELIMITER, 'c', 0 }, { WQ_ORDER_PREFIX, 1, 1 }, { WQ_ORDER_PRIORITY, 1, 0 },
 	{ WQ_ORDER_PRIORITY, 0, 1 }, { WQ_ORDER_PREFIX, WQ_MAX_KEY + 1, 0 },
-	{ WQ_ORDER_OTHER, 0, 0 }, { ~0U, ~0U, ~0U },
+	{ WQ_ORDER_OTHER, 0, 0 }, { ~0U, ~0U, ~0U, ~0U },
+	{ WQ_ORDER_PREFIX, 1, 2, 2 }, { WQ_ORDER_DELIMITER, 'c', 0, WQ_NO_AGEING },
+	{ WQ_ORDER_PRIORITY, 0, 0, 2 },
 };
 
 static const __s8 levels[] = { 0, 1, -1, WQ_MAX_PRIORITY, WQ_MIN_PRIORITY, 63, 64, -64 };
@@ -728,6 +730,7 @@ __s32 do_bind(struct task *t, const struct call *c)
 	args.order = PICK(orders, c->arg[A_ORDER]).order;
 	args.order_arg = PICK(orders, c->arg[A_ORDER]).arg;
 	args.group_limit = PICK(orders, c->arg[A_ORDER]).limit;
+	args.group_ageing = PICK(orders, c->arg[A_ORDER]).ageing;
 	attr_put(&args, c);
 	if (args.flags == WQ_OPEN_SAME)
 		args = (struct wq_attrs){

@@ -124,22 +124,25 @@ static void given_back_key_is_ahead_of_all_groups(struct kunit *test)
 static void create_checks_the_figures_of_groups(struct kunit *test)
 {
 	static const struct {
-		u32 kind, arg, limit;
+		u32 kind, arg, limit, ageing;
 		long error;
 	} bad[] = {
-		{ WQ_ORDER_DELIMITER, 256, 0, -ERANGE },
-		{ WQ_ORDER_PREFIX, 0, 0, -ERANGE },
-		{ WQ_ORDER_PREFIX, WQ_MAX_KEY + 1, 0, -ERANGE },
-		{ WQ_ORDER_FIFO, 0, 1, -EINVAL },
-		{ WQ_ORDER_FIFO, 1, 0, -EINVAL },
-		{ WQ_ORDER_OTHER, 0, 0, -EINVAL },
+		{ WQ_ORDER_DELIMITER, 256, 0, 0, -ERANGE },
+		{ WQ_ORDER_PREFIX, 0, 0, 0, -ERANGE },
+		{ WQ_ORDER_PREFIX, WQ_MAX_KEY + 1, 0, 0, -ERANGE },
+		{ WQ_ORDER_PREFIX, 1, 0, WQ_MAX_AGEING + 1, -ERANGE },
+		{ WQ_ORDER_FIFO, 0, 1, 0, -EINVAL },
+		{ WQ_ORDER_FIFO, 1, 0, 0, -EINVAL },
+		{ WQ_ORDER_FIFO, 0, 0, 1, -EINVAL },
+		{ WQ_ORDER_PRIORITY, 0, 0, 1, -EINVAL },
+		{ WQ_ORDER_OTHER, 0, 0, 0, -EINVAL },
 	};
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct wq *q = wq_create(&(struct wq_params){
 			.order = bad[i].kind, .order_arg = bad[i].arg,
-			.group_limit = bad[i].limit,
+			.group_limit = bad[i].limit, .group_ageing = bad[i].ageing,
 		});
 
 		KUNIT_EXPECT_EQ_MSG(test, PTR_ERR(q), bad[i].error, "%d", i);
@@ -669,6 +672,78 @@ static void name_of_a_long_keys_group_is_found_before_the_lock(struct kunit *tes
 	KUNIT_EXPECT_EQ(test, stats(test)->ready_groups, 1U);
 }
 
+/* --- levels in groups --- */
+
+static void levels_of_groups(struct kunit *test, u32 limit, u32 ageing)
+{
+	struct wq_params params = groups_params(limit);
+
+	params.group_ageing = ageing;
+	params.lease = SEC;
+	queue_on_clock(test, params);
+}
+
+/* Add a key at the level that is its last character: "a/x5" at 5. */
+static void add_levels(struct kunit *test, const char *const *keys)
+{
+	for (; *keys; keys++)
+		KUNIT_EXPECT_EQ_MSG(test,
+			wq_add_priority(queue(test), *keys, strlen(*keys),
+					(*keys)[strlen(*keys) - 1] - '5', 0, 0), 1, "%s", *keys);
+}
+
+static void level_of_a_key_counts_in_its_group_only(struct kunit *test)
+{
+	levels_of_groups(test, 0, WQ_NO_AGEING);
+	add_levels(test, KEYS("a/x5", "a/y5", "b/x0", "a/x9", "b/y1", "b/z1", "a/y9"));
+	run_all(test, KEYS("a/x9", "b/y1", "a/y9", "b/z1", "a/x5", "b/x0", "a/y5"));
+}
+
+static void raised_key_goes_behind_its_equals_of_the_group(struct kunit *test)
+{
+	static u32 figures[WQ_PRIORITIES];
+	struct wq_stat st;
+
+	levels_of_groups(test, 0, WQ_NO_AGEING);
+	add_levels(test, KEYS("a/x5", "a/y5", "a/z9", "b/x5"));
+	KUNIT_EXPECT_EQ(test, wq_add_priority(queue(test), "a/y5", 4, 4, 0, 0), 0);
+	KUNIT_EXPECT_EQ(test, wq_add_priority(queue(test), "a/x5", 4, 4, 0, 0), 0);
+	consumer_stats(consumer_kernel(queue(test)), &st, figures);
+	KUNIT_EXPECT_EQ(test, figures[4 - WQ_MIN_PRIORITY], 3U);
+	KUNIT_EXPECT_EQ(test, figures[0 - WQ_MIN_PRIORITY], 1U);
+	KUNIT_EXPECT_EQ(test, figures[1 - WQ_MIN_PRIORITY], WQ_PRIORITY_UNUSED);
+	run_all(test, KEYS("a/z9", "b/x5", "a/y5", "a/x5"));
+}
+
+static void each_group_has_turns_of_its_levels(struct kunit *test)
+{
+	levels_of_groups(test, 0, 3);
+	add_levels(test, KEYS("a/p9", "a/q9", "a/r9", "a/s1", "a/t3", "b/x9", "b/y1"));
+	/* Gets of b do not count for a.  The third get of a is for a level below that of the second. */
+	run_all(test, KEYS("a/p9", "b/x9", "a/q9", "b/y1", "a/t3", "a/r9", "a/s1"));
+}
+
+static void turns_of_a_group_begin_again_when_it_was_empty(struct kunit *test)
+{
+	levels_of_groups(test, 0, 2);
+	add_levels(test, KEYS("a/p9"));
+	run_all(test, KEYS("a/p9"));
+	add_levels(test, KEYS("a/p9", "a/q9", "a/s1"));
+	run_all(test, KEYS("a/p9", "a/s1", "a/q9"));
+}
+
+static void ready_key_of_a_group_with_levels_has_no_lease(struct kunit *test)
+{
+	struct wq_key_info info;
+
+	levels_of_groups(test, 1, 2);
+	add_levels(test, KEYS("a/p9", "a/q9", "a/r1"));
+	KUNIT_EXPECT_EQ(test, consumer_query(consumer_kernel(queue(test)), queue(test), "a/p9", 4,
+					     &info), 0);
+	KUNIT_EXPECT_EQ(test, info.lease, -1LL);
+	run_all(test, KEYS("a/p9", "a/r1", "a/q9"));
+}
+
 static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(name_of_a_long_keys_group_is_found_before_the_lock),
 	KUNIT_CASE(delimiter_may_be_any_byte),
@@ -690,6 +765,11 @@ static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(poll_does_not_report_keys_of_a_group_at_its_limit),
 	KUNIT_CASE(threads_never_overlap_within_a_group),
 	KUNIT_CASE_SLOW(groups_are_freed_with_their_last_key),
+	KUNIT_CASE(level_of_a_key_counts_in_its_group_only),
+	KUNIT_CASE(raised_key_goes_behind_its_equals_of_the_group),
+	KUNIT_CASE(each_group_has_turns_of_its_levels),
+	KUNIT_CASE(turns_of_a_group_begin_again_when_it_was_empty),
+	KUNIT_CASE(ready_key_of_a_group_with_levels_has_no_lease),
 	KUNIT_CASE(each_allocation_of_an_add_may_fail),
 	KUNIT_CASE(each_allocation_of_an_add_that_may_sleep_may_fail),
 	KUNIT_CASE(queue_of_groups_can_be_destroyed_with_keys_in_all_states),

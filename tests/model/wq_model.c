@@ -4,6 +4,12 @@
  */
 #include "wq_model.h"
 
+/* No key of the group is ready: none has waited for a turn of its level. */
+static void restart_levels(struct wm *m, u32 group)
+{
+	m->levels[group] = (struct wm_turns){ .turn = WQ_MIN_PRIORITY, .last = WQ_MIN_PRIORITY };
+}
+
 void wm_init(struct wm *m, const struct wm_params *p, s64 now)
 {
 	memset(m, 0, offsetof(struct wm, key[p->keys]));
@@ -13,8 +19,8 @@ void wm_init(struct wm *m, const struct wm_params *p, s64 now)
 	m->starts_full_at = now;
 	m->order = 1ULL << 32;
 	m->front = m->order;
-	m->turn = WQ_MIN_PRIORITY;
-	m->last = WQ_MIN_PRIORITY;
+	for (u32 i = 0; i < WM_KEYS; i++)
+		restart_levels(m, i);
 }
 
 bool wm_is_object(const struct wm *m, u32 k)
@@ -119,6 +125,12 @@ static void insert(struct wm *m, u32 at, u32 k)
 
 static void take_out(struct wm *m, u32 at)
 {
+	u32 group = m->p.groups ? m->ready[at] % m->p.groups : 0, left = 0, i;
+
+	for (i = m->nback; i < m->nready; i++)
+		left += i != at && m->p.groups && m->ready[i] % m->p.groups == group;
+	if (at >= m->nback && m->p.groups && !left)
+		restart_levels(m, group);
 	memmove(&m->ready[at], &m->ready[at + 1], --m->nready - at);
 	m->nback -= at < m->nback;
 }
@@ -139,8 +151,9 @@ static void enqueue(struct wm *m, u32 k)
 /* A dirty key was added again, at this level.  If that raises it, it goes behind its equals. */
 static void raise(struct wm *m, u32 k, s8 level)
 {
+	u32 at, group = m->p.groups ? k % m->p.groups : 0;
+	struct wm_turns levels = m->levels[group];
 	u64 queued = m->key[k].queued;
-	u32 at;
 
 	if (level <= m->key[k].level)
 		return;
@@ -150,6 +163,7 @@ static void raise(struct wm *m, u32 k, s8 level)
 	if (at == m->nready)
 		return;
 	take_out(m, at);
+	m->levels[group] = levels;
 	enqueue(m, k);
 	m->key[k].queued = queued;
 }
@@ -404,14 +418,19 @@ static void to_front(struct wm *m, u32 group)
  */
 static void hold_back(struct wm *m)
 {
-	u32 i, k;
+	u32 i, k, at;
 
 	for (i = m->nback; m->p.groups && i-- > 0;) {
 		k = m->ready[i];
 		if (!m->rest[k % m->p.groups].set && !m->p.group_token)
 			continue;
 		take_out(m, i);
-		insert(m, first_of(m, k % m->p.groups), k);
+		for (at = m->nback; at < m->nready; at++)
+			if (m->key[m->ready[at]].level <= m->key[k].level)
+				break;
+		if (m->p.ageing)
+			m->level_used[m->key[k].level - WQ_MIN_PRIORITY] = true;
+		insert(m, at, k);
 		m->key[k].queued = --m->front;
 		m->key[k].slot = false;
 		update_turn(m, k);
@@ -756,34 +775,41 @@ int wm_add(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	return mark(m, k, level);
 }
 
-/* The first key of the next level below this one that has ready keys, then of the highest one. */
-static u32 first_below(const struct wm *m, int level)
+/*
+ * The first key of the next level below this one that has ready keys, then of the highest one, of
+ * those keys whose first one is at @first.
+ */
+static u32 first_below(const struct wm *m, u32 first, int level)
 {
-	u32 at = 0;
+	u32 at;
 
-	while (at < m->nready && m->key[m->ready[at]].level >= level)
-		at++;
-	return at < m->nready ? at : 0;
+	for (at = first; at < m->nready; at++)
+		if (m->key[m->ready[at]].level < level &&
+		    (!m->p.groups || !((m->ready[at] - m->ready[first]) % (int)m->p.groups)))
+			return at;
+	return first;
 }
 
 /*
- * The place of the key that a get takes: the first one, but in each turn the first one of the level
- * whose turn it is.
+ * The place of the key that a get takes: @at, the first one, but in each turn the first one of the
+ * level whose turn it is.
  */
-static u32 next_place(struct wm *m)
+static u32 next_place(struct wm *m, u32 at)
 {
-	u32 at = 0;
+	struct wm_turns *t = &m->levels[m->p.groups ? m->ready[at] % m->p.groups : 0];
 
 	if (m->nback)
 		return 0;
-	m->pops = (m->pops + 1) % m->p.ageing;
-	if (!m->pops && m->p.ageing != WQ_NO_AGEING) {
-		at = first_below(m, m->turn);
-		if (m->key[m->ready[at]].level == m->last)
-			at = first_below(m, m->last);
-		m->turn = m->key[m->ready[at]].level;
+	t->pops = (t->pops + 1) % m->p.ageing;
+	if (!t->pops && m->p.ageing != WQ_NO_AGEING) {
+		u32 first = at;
+
+		at = first_below(m, first, t->turn);
+		if (m->key[m->ready[at]].level == t->last)
+			at = first_below(m, first, t->last);
+		t->turn = m->key[m->ready[at]].level;
 	}
-	m->last = m->key[m->ready[at]].level;
+	t->last = m->key[m->ready[at]].level;
 	return at;
 }
 
@@ -799,7 +825,7 @@ int wm_get(struct wm *m, u32 c, bool leased, u32 *k)
 	if (at == m->nready)
 		return wm_poll(m, c) & WM_HUP ? -ESHUTDOWN : -EAGAIN;
 	if (m->p.ageing)
-		at = next_place(m);
+		at = next_place(m, at);
 	*k = m->ready[at];
 	back = at < m->nback;
 	take_out(m, at);
@@ -1320,7 +1346,7 @@ s8 wm_level(const struct wm *m, u32 k)
 {
 	const struct wm_key *key = &m->key[k];
 
-	if (key->holder)
+	if (key->holder || key->parked)
 		return key->run;
 	if (key->dirty)
 		return key->level;

@@ -49,7 +49,7 @@ struct wm_params {
 	s64 max_defer;		/* ns, 0: no bound */
 	bool timed;		/* it has a name, and so times */
 	bool objects;		/* keys of odd numbers are embedded entries */
-	u32 ageing;		/* of the order of levels; 0: first in, first out */
+	u32 ageing;		/* of the levels, in each group if there are groups; 0: there are none */
 	u32 groups;		/* that take turns: key k is in group k % groups; 0: there are none */
 	u32 limit;		/* keys of a group in processing; 0: any number */
 	u32 ceiling;		/* keys of the queue in processing; 0: any number */
@@ -122,8 +122,10 @@ struct wm {
 	u32 nready;
 	u8 ready[WM_KEYS];	/* in the order of hand-out; */
 	u32 nback;		/* the first of them are requeued */
-	u32 pops;		/* gets since the last one of a turn of the levels */
-	int turn, last;		/* levels: that had the last turn, and of the last get */
+	struct wm_turns {
+		u32 pops;	/* gets since the last one of a turn of the levels */
+		int turn, last;	/* levels: that had the last turn, and of the last get */
+	} levels[WM_KEYS];	/* of each group; without groups of the queue */
 	bool level_used[WQ_PRIORITIES];
 	u32 nturns;
 	u8 turns[WM_KEYS];	/* groups that a get can take a key of, the next one first */

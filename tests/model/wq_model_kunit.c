@@ -218,10 +218,11 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.join_retry = cfg->p.join_retry,
 		.clock = &rig->clock,
 		.limiter = limiter_of(rig, &cfg->p),
-		.order = cfg->p.ageing ? WQ_ORDER_PRIORITY :
-			      cfg->p.groups ? WQ_ORDER_PREFIX : WQ_ORDER_FIFO,
+		.order = cfg->p.groups ? WQ_ORDER_PREFIX :
+			 cfg->p.ageing ? WQ_ORDER_PRIORITY : WQ_ORDER_FIFO,
 		.order_arg = cfg->p.groups ? 1 : cfg->p.ageing,
 		.group_limit = cfg->p.limit,
+		.group_ageing = cfg->p.groups ? cfg->p.ageing : 0,
 		.max_processing = cfg->p.ceiling,
 		.start_rate = cfg->p.start_token ? rate_of(cfg->p.start_token) : 0,
 		.start_burst = cfg->p.start_burst,
@@ -1005,6 +1006,12 @@ static const struct config configs[] = {
 			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
 		},
 	}, {
+		.name = "process, leases, levels in one group", .consumers = 1,
+		.p = {
+			.keys = 2, .max_keys = 2, .lease = UNIT, .groups = 1, .ageing = 2,
+			.exponential = true, .base = UNIT / 2, .longest = 2 * UNIT,
+		},
+	}, {
 		.name = "kernel and process, two groups", .consumers = 2,
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .groups = 2,
@@ -1315,7 +1322,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 	/* An embedded entry has no room for it. */
 	if (!objects && !ws_rnd(rnd, 3))
 		cfg->p.max_defer = 1 + ws_rnd(rnd, 4) * UNIT;
-	if (!objects && !cfg->p.ageing && !ws_rnd(rnd, 3)) {
+	if (!objects && !ws_rnd(rnd, 3)) {
 		cfg->p.groups = 1 + ws_rnd(rnd, 8);
 		cfg->p.limit = ws_rnd(rnd, 4);
 		/* A bucket outlives the keys of its group in max_keys groups. */
@@ -1583,6 +1590,7 @@ static void group_config(struct config *cfg, u64 *rnd)
 	cfg->p.lease = ws_rnd(rnd, 2) ? UNIT : 0;
 	cfg->p.groups = 1 + ws_rnd(rnd, 6);
 	cfg->p.limit = ws_rnd(rnd, 4);
+	cfg->p.ageing = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 4) : 0;
 	cfg->p.join_retry = ws_rnd(rnd, 2);
 	cfg->p.timed = ws_rnd(rnd, 2);
 }

@@ -476,6 +476,13 @@ TEST(open_with_a_negative_max_defer_fails_with_ERANGE)
 	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &open));
 }
 
+TEST(open_with_a_nonzero_reserved_field_fails_with_EINVAL)
+{
+	struct wq_attrs open = { .size = sizeof(open), .reserved = 1 };
+
+	ASSERT_EQ(-EINVAL, verb(q_dev(O_RDWR), WQ_IOC_OPEN, &open));
+}
+
 TEST(open_with_a_start_rate_of_groups_and_without_groups_fails_with_EINVAL)
 {
 	struct wq_attrs open = { .size = sizeof(open), .group_start_rate = 1 };

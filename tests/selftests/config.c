@@ -350,6 +350,7 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	BAD(-EINVAL, max_keys, 0);
 	BAD(-EINVAL, slack, 0);
 	BAD(-EINVAL, start_burst, 0);
+	BAD(-EINVAL, reserved, 1);
 	/* They belong to groups. */
 	BAD(-EINVAL, set, WQ_ATTR_GROUP_START_RATE);
 	BAD(-EINVAL, set, WQ_ATTR_GROUP_START_BURST);

@@ -683,6 +683,7 @@ static const __s64 draw_order[] = {
 };
 static const __s64 draw_order_arg[] = { 1, 2, 3, 7, 16 };
 static const __s64 draw_group_limit[] = { 0, 1, 2, 3 };
+static const __s64 draw_group_ageing[] = { 0, 0, 1, 2, 5 };
 static const __s64 draw_max_processing[] = { 0, 0, 1, 2, 5 };
 static const __s64 draw_start_rate[] = { 0, 0, 0, WQ_QPS(SEC) / WS_START_TOKEN };
 static const __s64 draw_start_burst[] = { 0, 2, 5, 20 };
@@ -704,7 +705,7 @@ static void random_attrs(struct wq_attrs *a, struct ws_gen *g)
 	if (a->order == WQ_ORDER_PREFIX)
 		a->order_arg = 1;
 	else
-		a->group_limit = 0;
+		a->group_limit = a->group_ageing = 0;
 	if (a->order == WQ_ORDER_FIFO)
 		a->order_arg = 0;
 }
@@ -724,7 +725,7 @@ static void random_queue(struct rig *rig, struct ws_gen *g)
 		.lease = a->lease,
 		.max_retries = a->max_retries,
 		.timed = true,
-		.ageing = a->order == WQ_ORDER_PRIORITY ? a->order_arg : 0,
+		.ageing = a->order == WQ_ORDER_PRIORITY ? a->order_arg : a->group_ageing,
 		.groups = a->order == WQ_ORDER_PREFIX ? 1 + ws_rnd(&g->seed, 8) : 0,
 		.limit = a->group_limit,
 		.ceiling = a->max_processing,

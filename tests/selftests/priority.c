@@ -273,6 +273,40 @@ TEST_F(priority, map_fails_with_EOPNOTSUPP)
 	EXPECT_TRUE(q_stat(self->q).state & WQ_STATE_NO_MAP);
 }
 
+/* ---- priorities in groups ---- */
+
+TEST(level_of_a_key_counts_in_its_group_only)
+{
+	struct wq_attrs op = {
+		.size = sizeof(op), .order = WQ_ORDER_DELIMITER, .order_arg = '/',
+		.group_ageing = AGEING,
+	};
+	static const char *const order[] = { "a/high", "b/low", "a/mid", "a/low" };
+	__u32 used[WQ_PRIORITIES];
+	struct item item;
+	struct wq_stat st;
+	int q = q_dev(O_RDWR);
+
+	ASSERT_EQ(0, verb(q, WQ_IOC_OPEN, &op));
+	ASSERT_EQ(1, add(q, "a/low", -128));
+	ASSERT_EQ(1, add(q, "b/low", -128));
+	ASSERT_EQ(1, add(q, "a/mid", -1));
+	ASSERT_EQ(1, add(q, "a/high", 127));
+	ASSERT_EQ(0, add(q, "a/mid", 5));
+	EXPECT_EQ(5, level_of(q, "a/mid"));
+	st = q_stat_levels(q, used);
+	EXPECT_EQ(2, used[0]);
+	EXPECT_EQ(0, used[-1 - WQ_MIN_PRIORITY]);
+	EXPECT_EQ(WQ_PRIORITY_UNUSED, used[-WQ_MIN_PRIORITY]);
+	EXPECT_EQ(2, st.ready_groups);
+	for (int i = 0; i < 4; i++) {
+		ASSERT_EQ(0, q_get(q, &item, 0));
+		EXPECT_STREQ(order[i], item.key);
+		ASSERT_EQ(0, q_done(q, &item));
+	}
+	close(q);
+}
+
 /* ---- a wait ---- */
 
 TEST_F(priority, add_that_begins_a_wait_has_a_level)

@@ -57,6 +57,11 @@ static const struct wq_attrs groups = {
 	.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
 };
 
+static bool has_levels(const struct wq_attrs *attrs)
+{
+	return attrs->order == WQ_ORDER_PRIORITY || attrs->group_ageing;
+}
+
 /* A queue to restore into, with a name of its own. */
 struct target {
 	int q;
@@ -105,6 +110,10 @@ FIXTURE_VARIANT_ADD(restoring, groups) {
 	.attrs = groups,
 };
 
+FIXTURE_VARIANT_ADD(restoring, levels_of_groups) {
+	.attrs = { .order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_ageing = 2 },
+};
+
 FIXTURE_SETUP(restoring)
 {
 	ASSERT_EQ(0, target_open(&self->to, &variant->attrs));
@@ -144,7 +153,7 @@ static __u32 state_after(__u32 state)
 TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_nothing)
 {
 	const __u32 bits = READY | RUNNING | DELAYED | FAILED | PARKED | DISABLED | REQUEUED;
-	unsigned int levels = variant->attrs.order == WQ_ORDER_PRIORITY;
+	bool levels = has_levels(&variant->attrs);
 	__u32 state, keys = 0, failed = 0, disabled = 0;
 	char key[16];
 
@@ -176,7 +185,7 @@ TEST_F(restoring, every_state_is_as_before_or_fails_with_EINVAL_and_changes_noth
 			ASSERT_TRUE(within("age", HOUR, HOUR + MINUTE, seen.age));
 		if (seen.state & DELAYED)
 			ASSERT_TRUE(within("due", DAY - MINUTE, DAY, seen.due));
-		if (levels && seen.state & (WQ_KEY_READY | DELAYED))
+		if (levels && seen.state & (WQ_KEY_READY | DELAYED | PARKED))
 			ASSERT_EQ(-100, seen.priority);
 		if (seen.state & PARKED) {
 			ASSERT_EQ(5, seen.error);
@@ -224,6 +233,26 @@ TEST(the_next_run_of_a_processing_key_is_at_its_level)
 
 	ASSERT_EQ(0, target_open(&to, &levels_and_leases));
 	ASSERT_EQ(0, q_restore(to.q, "a", &in));
+	ASSERT_EQ(0, get_text(to.q, got));
+	EXPECT_EQ(5, info_of(to.q, "a").priority);
+	EXPECT_TRUE(target_close(&to));
+}
+
+TEST(a_kicked_key_is_at_the_level_at_which_it_was_parked)
+{
+	const struct wq_key_info in = {
+		.state = PARKED | FAILED, .failures = 1, .due = -1, .lease = -1, .priority = 5,
+	};
+	struct wq_key_op kick = { .size = sizeof(kick), .op = WQ_DO_KICK, .count = 1 };
+	struct target to;
+	char got[16];
+
+	ASSERT_EQ(0, target_open(&to, &levels_and_leases));
+	ASSERT_EQ(0, q_restore(to.q, "a", &in));
+	EXPECT_EQ(5, info_of(to.q, "a").priority);
+	ASSERT_EQ(0, verb(to.q, WQ_IOC_KEY, &kick));
+	EXPECT_EQ(1, kick.count);
+	EXPECT_EQ(5, info_of(to.q, "a").priority);
 	ASSERT_EQ(0, get_text(to.q, got));
 	EXPECT_EQ(5, info_of(to.q, "a").priority);
 	EXPECT_TRUE(target_close(&to));
@@ -406,7 +435,7 @@ TEST_F(restoring, restore_fails_with_ERANGE_or_EINVAL_for_a_field_out_of_range)
 		{ -ERANGE, { .state = READY, .given_back = WQ_MAX_GIVEN_BACK + 1 } },
 		{ -ERANGE, { .state = PARKED, .error = WQ_MAX_ERROR + 1 } },
 		{ -ERANGE, { .state = PARKED, .reason_len = WQ_MAX_REASON + 1 } },
-		{ variant->attrs.order == WQ_ORDER_PRIORITY ? -ERANGE : -EINVAL,
+		{ has_levels(&variant->attrs) ? -ERANGE : -EINVAL,
 		  { .state = READY, .priority = 128 } },
 		{ -EINVAL, { .state = READY | FAILED } },
 		{ -EINVAL, { .state = READY, .failures = 1 } },

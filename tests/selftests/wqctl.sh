@@ -209,6 +209,34 @@ test_levels_choose_the_next_key() {
 	reports 1 "the queue exists" wq create --order fifo $q
 }
 
+test_levels_choose_the_next_key_of_a_group() {
+	queue --order groups:/:2,priority
+	is order groups:/:2,priority:16 "$(stats order)"
+	wq add $q a/1 b/1
+	wq add --priority -3 $q b/low
+	wq add --priority 9 $q a/high
+	wq add --priority 5 $q b/high
+	matches head "PRIORITY" "$(wq ls $q | head -n 1)"
+	status 0 wq why $q b/low
+	is why "it is ready, behind 2 other keys of its group 'b/'" "$(<"$out")"
+	is "levels" "ready_by_priority 9:1 5:1 0:2 -3:1" "$(wq stat $q | grep ready_by_priority | words)"
+	status 0 wq stat --json $q
+	holds '.ready_groups == 2 and .map == false and .ready_by_priority[0] == {"priority": 9, "ready": 1}'
+	is keys "a/high b/high a/1 b/1 b/low" "$(wq get -n 9 $q | words)"
+	wq create --order prefix:2,priority:strict $q.s
+	is order prefix:2,priority:strict "$(wq stat $q.s | sed -n 's/^order *//p')"
+	reports 1 "its order is prefix:2,priority:strict, not prefix:2" wq create --order prefix:2 $q.s
+	wq unlink $q.s
+	reports 2 "AGEING is from 2 to 65536, or strict" wq create --order groups:/,priority:1 $q.s
+	local bad
+	for bad in groups:/,fifo prefix:2, groups:0x,priority groups:,priority prefix:2,priorityx; do
+		reports 2 "only priority can follow a comma" wq create --order $bad $q.s
+	done
+	for bad in groups:/,priority: prefix:4,priority:2:3 groups:/:1,priority:65537; do
+		reports 2 "AGEING is from 2 to 65536, or strict" wq create --order $bad $q.s
+	done
+}
+
 test_take_latest_defers_a_key_up_to_max_defer() {
 	queue --max-defer 1h
 	is max_defer_ns 3600000000000 "$(stats max_defer_ns)"
@@ -1630,7 +1658,7 @@ content() { sed -E 's/ (age|due)=[0-9.]+s//; /^(boot|end) /d; /^paused /s/ [0-9.
 save_queues() { # queues of each order, with keys in each state; descriptors 5 and 6 hold keys
 	status 0 wq create -m 0640 -n 100 --order priority:8 --max-retries 3 --lease 1h \
 		--max-processing 9 --start-rate 99999/h --start-burst 77 $q.a
-	status 0 wq create --order groups:/:1 --max-defer 3s --slack 1ms $q.b
+	status 0 wq create --order groups:/:1,priority:8 --max-defer 3s --slack 1ms $q.b
 	status 0 wq create --no-map --limiter exponential:1h:3h,max-wait:2h $q.c
 	exec 5<>/dev/wq 6<>/dev/wq
 	succeeds wq bind --fd 5 $q.a
@@ -1640,6 +1668,7 @@ save_queues() { # queues of each order, with keys in each state; descriptors 5 a
 	succeeds wq add --priority 5 $q.a high
 	succeeds wq add --priority -5 $q.a low
 	succeeds wq add --after 2h --priority 3 $q.a later
+	succeeds wq add --priority 4 $q.b y/high
 	succeeds wq add $q.b x/2 x/1 y/1 $'new\nline \303\244 "\\'
 	succeeds wq add $q.c parked failed
 	succeeds wq get --fd 6
@@ -1668,7 +1697,7 @@ test_restore_makes_all_states_attributes_and_pauses_again_in_their_order() {
 	unlink_saved
 	is "mode" 600 "$(stat -c %a "$dir/s")"
 	status 0 wq restore -v "$dir/s"
-	is "standard output" "3 queues, 20 keys" "$(<"$out")"
+	is "standard output" "3 queues, 21 keys" "$(<"$out")"
 	status 0 wq save $q.a $q.b $q.c
 	# what was processing is ready, ahead of all
 	once=$(content <"$dir/s" | sed 's/^key processing /key ready,requeued /')
@@ -1676,6 +1705,7 @@ test_restore_makes_all_states_attributes_and_pauses_again_in_their_order() {
 	is "snapshot" "$once" "$twice"
 	has "a" 'key ready,requeued priority=7 "running"' "$twice"
 	has "c" 'key parked failures=1 reason="it said \042\011\042" "parked"' "$twice"
+	has "b" 'key ready priority=4 "y/high"' "$twice"
 	has "b" '"new\012line \303\244 \042\134"' "$twice"
 	is "order" "k9 k8 k7 k6 k5 k4 k3 k2 k1" \
 		"$(sed -n 's/^key ready "\(k.\)"$/\1/p' <<<"$twice" | words)"
@@ -2403,7 +2433,7 @@ test_add_wait_exits_with_the_end_of_its_run() {
 	reports 2 "--timeout needs --wait" wq add -t 1s $q a
 	reports 2 "can't be combined with --after" wq add --wait --after 1s $q a
 	status 1 wq add --wait --priority 1 $q a
-	prints "the queue '$q' was created without --order priority"
+	prints "the queue '$q' was created without priorities"
 	wq pause --gets $q
 	status 6 wq add --wait -t 5ms $q good
 }

@@ -2400,6 +2400,10 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 			params.group_start_rate = WQ_QPS(10000ULL << below(r, 10));
 			params.group_start_burst = below(r, 100);
 		}
+		if (one_in(r, 2)) {
+			a->traits |= LEVELS;
+			params.group_ageing = 1 + below(r, 4);
+		}
 	}
 	if (leases && one_in(r, 3)) {
 		a->lease = WQ_MIN_LEASE + some_time(r, 10 * MS);

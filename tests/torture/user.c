@@ -706,6 +706,8 @@ static int open_own(const char *name)
 		attr.order_arg = 'A' + below(8);
 	if (attr.order_arg)
 		attr.group_limit = below(4);
+	if (attr.order_arg && below(2))
+		attr.group_ageing = 1 + below(4);
 	return wq_open_attr(name, O_RDWR | O_CREAT, 0600, &attr);
 }
 

@@ -230,7 +230,7 @@ int wq_add(int q, const void *key, size_t len);
 int wq_add_after(int q, const void *key, size_t len, int64_t delay, unsigned int flags);
 
 /**
- * wq_add_priority() - add a key with a priority, in a queue with order WQ_ORDER_PRIORITY
+ * wq_add_priority() - add a key with a priority, in a queue whose keys have priorities
  * @priority: the priority, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY; gets take higher priorities first.
  *	Adds by other calls have priority 0
  * @delay: ns; 0 or less: now

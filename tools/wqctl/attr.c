@@ -293,6 +293,7 @@ static bool differs(const struct row *r, const struct wq_attrs *asked, const str
 		/* fifo is what a command line without an order gets. */
 		return asked->order &&
 		       (asked->order != is->order || asked->order_arg != is->order_arg ||
+			asked->group_ageing != is->group_ageing ||
 			(asked->group_limit && asked->group_limit != is->group_limit));
 	default:
 		return false;
@@ -307,8 +308,6 @@ static void compare(const struct args *a, const struct wq_attrs *is,
 	const struct row *r;
 	char *has, *wants;
 
-	if (asked.order == WQ_ORDER_PRIORITY && !asked.order_arg)
-		asked.order_arg = WQ_DEFAULT_AGEING;
 	for_each_row(r) {
 		if (!(asked.set & r->bit) || !differs(r, &asked, is, a->limiters, specs))
 			continue;

@@ -301,7 +301,7 @@ static int add_complain(struct adder *ad)
 		err = errno;
 	errno = err;
 	if (err == EINVAL && ad->refused && ad->args->priority)
-		message("can't add with a priority: the queue '%s' was created without --order priority",
+		message("can't add with a priority: the queue '%s' was created without priorities, see wqctl create --order",
 			queue_text(ad->args));
 	else if (err == E2BIG || err == EINVAL)
 		message("can't add the key; a key has 1 to %d bytes", WQ_MAX_KEY);

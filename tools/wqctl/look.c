@@ -404,7 +404,7 @@ static int ls_keys(const struct args *a)
 
 	if (wq_stat(q, &st) || wq_attrs(q, &cfg, NULL, 0))
 		return complain(a, "can't list the keys of the queue '%s'", queue_text(a));
-	has = (struct columns){ st.name[0], cfg.order == WQ_ORDER_PRIORITY };
+	has = (struct columns){ st.name[0], has_priorities(&cfg) };
 	if (!a->json && !a->nul && a->parked)
 		printf("%8s %8s %-12s %s\n", "AGE", "FAILURES", "ERROR", "KEY: REASON");
 	else if (!a->json && !a->nul)
@@ -545,6 +545,11 @@ size_t group_len(const struct wq_attrs *cfg, const unsigned char *key, size_t le
 		return len < cfg->order_arg ? len : cfg->order_arg;
 	end = memchr(key, cfg->order_arg, len);
 	return end ? (size_t)(end - key) + 1 : len;
+}
+
+bool has_priorities(const struct wq_attrs *cfg)
+{
+	return cfg->order == WQ_ORDER_PRIORITY || cfg->group_ageing;
 }
 
 bool has_groups(const struct wq_attrs *cfg)

@@ -53,6 +53,8 @@ struct groups {
 	size_t count, room;
 };
 
+/* Whether the keys of a queue, or of each of its groups, have priorities. */
+bool has_priorities(const struct wq_attrs *cfg);
 /* Whether the order of a queue is that of groups. */
 bool has_groups(const struct wq_attrs *cfg);
 

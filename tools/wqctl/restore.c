@@ -273,7 +273,7 @@ static int fill(struct restore *r, const struct snapshot_queue *sq, const struct
 
 	if (wq_stat(t->q, &st) || wq_attrs(t->q, &t->cfg, NULL, 0))
 		return -1;
-	t->priorities = t->cfg.order == WQ_ORDER_PRIORITY;
+	t->priorities = has_priorities(&t->cfg);
 	if (!t->own) {
 		if (st.resting_groups && !groups_add_waits(t->q, &t->rests, &t->cfg))
 			ret = -1;

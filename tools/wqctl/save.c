@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "attr.h"
+#include "look.h"
 #include "save.h"
 
 /* Keys per call. */
@@ -485,8 +486,8 @@ static bool put_lines(struct out *o, const struct content *c)
 	for (at = lines; (end = strchr(at, '\n')); at = end + 1)
 		out_line(o, at, end - at);
 	free(lines);
-	/* Another order than priorities can do without a map. */
-	if (state & WQ_STATE_NO_MAP && c->attrs.order != WQ_ORDER_PRIORITY)
+	/* A queue with priorities has no map, whatever its maker asked for. */
+	if (state & WQ_STATE_NO_MAP && !has_priorities(&c->attrs))
 		put_line(o, "no-map");
 	if (state & WQ_STATE_SHUTDOWN)
 		put_line(o, state & WQ_STATE_DRAINING ? "draining" : "shutdown");

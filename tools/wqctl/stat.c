@@ -110,8 +110,7 @@ static json_t *value_json(const struct stat_row *row, const struct wq_stat *st,
 	case GROUPS:
 		return has_groups(cfg) ? json_integer(value) : json_null();
 	case PRIORITIES:
-		return cfg->order == WQ_ORDER_PRIORITY ? priorities_json(ready_by_priority) :
-							 json_null();
+		return has_priorities(cfg) ? priorities_json(ready_by_priority) : json_null();
 	default:
 		return json_integer(value);
 	}

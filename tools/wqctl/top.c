@@ -538,7 +538,7 @@ static bool put_order(int y, const struct wq_stat *st)
 	uint64_t blocked;
 	size_t i, n;
 
-	if (top.cfg.order == WQ_ORDER_PRIORITY) {
+	if (has_priorities(&top.cfg) && !has_groups(&top.cfg)) {
 		append(line, sizeof(line), "ready by priority:");
 		n = strlen(line);
 		for (i = WQ_PRIORITIES; i--;)
@@ -573,7 +573,7 @@ static bool put_order(int y, const struct wq_stat *st)
 static void frame_keys(void)
 {
 	const struct track *t = track_find(top.tracks, top.count, top.queue);
-	bool priorities = top.cfg.order == WQ_ORDER_PRIORITY;
+	bool priorities = has_priorities(&top.cfg);
 	size_t room, i;
 	const struct top_key *key;
 	char priority[16] = "";

@@ -42,7 +42,7 @@ static int report_call(const struct args *a, const char *key)
 	case EINVAL:
 	case E2BIG:
 		if (a->priority && *key) {
-			message("can't add with a priority: the queue '%s' was created without --order priority",
+			message("can't add with a priority: the queue '%s' was created without priorities, see wqctl create --order",
 				queue_text(a));
 			return FAILED;
 		}

@@ -166,7 +166,7 @@ static bool is_ahead(const struct why *w, const struct wq_view *other, const str
 		return false;
 	if (other->len == own->len && !memcmp(other->key, own->key, own->len))
 		return false;
-	if (w->cfg.order == WQ_ORDER_PRIORITY && other->info.priority != own->info.priority)
+	if (has_priorities(&w->cfg) && other->info.priority != own->info.priority)
 		return other->info.priority > own->info.priority;
 	return other->info.age > own->info.age;
 }
@@ -236,6 +236,9 @@ static bool say_ready(struct why *w, int q, const struct wq_view *own)
 	else if (group && w->cfg.group_limit && busy >= w->cfg.group_limit)
 		say(w, "group-limit", "its group '%s' has %" PRIu64 " key%s in processing, which is the limit",
 		    key_text(own->key, group), busy, S(busy));
+	else if (ahead_of_group)
+		say(w, "behind", "it is ready, behind %" PRIu64 " other key%s of its group '%s'",
+		    ahead_of_group, S(ahead_of_group), key_text(own->key, group));
 	else if (has_groups(&w->cfg))
 		say(w, "ready", "it is ready, and its group waits for its turn");
 	else if (ahead)

@@ -300,7 +300,7 @@ const char *parse_order(const char *text, struct wq_attrs *a);
 /* An order as --order takes it. */
 void order_text(char *to, size_t size, const struct wq_attrs *attrs);
 
-#define ORDER_TEXT	32
+#define ORDER_TEXT	48
 
 /* A limiter as --limiter takes it, to be freed; NULL if there is not enough memory. */
 char *limiter_text(const struct wq_limiter_spec *specs, unsigned int num);

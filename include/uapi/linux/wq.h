@@ -245,8 +245,8 @@
  *	@priority, so that they accept a record that get wrote.
  * @given_back: add: must be 0.  Get: out, how many runs of the key in a row, up to this one, were
  *	given back: their consumers died or lost their leases.  WQ_MAX_GIVEN_BACK if they are more.
- * @priority: add: in a queue with order WQ_ORDER_PRIORITY the priority of the add, WQ_MIN_PRIORITY
- *	to WQ_MAX_PRIORITY, else 0.  Get: out, the priority of the run.
+ * @priority: add: the priority of the add, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY, in a queue whose
+ *	keys have priorities (see struct wq_attrs), else 0.  Get: out, the priority of the run.
  * @token: get: out, identifies this get, never 0, and no other get of the queue has the same
  *	token.  Done and touch: in, the token that get returned, or 0 to identify the run by the key
  *	alone.  A queue that was created with a lease requires the token, but for the key of the
@@ -389,12 +389,12 @@ struct wq_limiter_spec {
 #define WQ_ORDER_PREFIX		3	/* groups in turn: the first bytes of keys */
 #define WQ_ORDER_OTHER		4	/* a kernel module's own; WQ_IOC_ATTRS reports it alone */
 
-#define WQ_MIN_PRIORITY		(-128)	/* the lowest priority of WQ_ORDER_PRIORITY */
+#define WQ_MIN_PRIORITY		(-128)	/* the lowest priority of a key */
 #define WQ_MAX_PRIORITY		127	/* the highest priority */
 #define WQ_PRIORITIES		256	/* number of priorities */
 #define WQ_DEFAULT_AGEING	16	/* wq_attrs.order_arg 0 of WQ_ORDER_PRIORITY */
 #define WQ_NO_AGEING		1	/* wq_attrs.order_arg: lower priorities can starve */
-#define WQ_MAX_AGEING		65536	/* the largest wq_attrs.order_arg of WQ_ORDER_PRIORITY */
+#define WQ_MAX_AGEING		65536	/* the largest wq_attrs.group_ageing, or order_arg of WQ_ORDER_PRIORITY */
 
 /* wq_attrs.set */
 #define WQ_ATTR_MODE		(1U << 0)	/* reserved, as the next two: see chmod(2) */
@@ -414,6 +414,7 @@ struct wq_limiter_spec {
 #define WQ_ATTR_START_BURST	(1U << 14)
 #define WQ_ATTR_GROUP_START_RATE	(1U << 15)
 #define WQ_ATTR_GROUP_START_BURST	(1U << 16)
+#define WQ_ATTR_GROUP_AGEING	(1U << 17)	/* can't be changed */
 
 /**
  * struct wq_attrs - the attributes of a queue.
@@ -456,7 +457,7 @@ struct wq_limiter_spec {
  *	at most this long after it began, or at its first end if that is later.  So a key that is
  *	added again and again is still run.  0: no bound
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order; while
- *	their group rests, ahead of the others of the group only
+ *	their group rests, ahead of the others of the group, or of their priority there
  * @order_arg: PRIORITY: one get in each @order_arg is for the next lower priority that has keys, up
  *	to WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends
  *	the group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes
@@ -479,6 +480,10 @@ struct wq_limiter_spec {
  *	WQ_DEFAULT_START_BURST
  * @group_start_rate: DELIMITER and PREFIX: as @start_rate, for each group by itself.  Else must be
  *	0
+ * @group_ageing: DELIMITER and PREFIX: the keys of a group have priorities, as those of PRIORITY,
+ *	and this is the @order_arg of each group: up to WQ_MAX_AGEING, or WQ_NO_AGEING; 0: the keys
+ *	of a group have no priorities.  Else must be 0
+ * @reserved: must be 0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are
  * not 0, and with WQ_OPEN_NO_MAP for a queue without a map.  With @order DELIMITER it also asks for
@@ -505,17 +510,21 @@ struct wq_limiter_spec {
  * is handed out within (L + 1) * @order_arg gets, however many keys are added.  Gets of keys that
  * were given back do not count.
  *
- * Groups of WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: each get takes the first key of the group whose
- * turn it is, in the order in which the group's keys became ready.  The group then goes behind all
- * others.  A group is passed over while @group_limit of its keys are processing.  Its ready keys
- * are blocked: they count as ready, but no get takes them, and poll does not report them.  A key
- * stops counting when it is done or canceled, or when it failed because its run was lost again.
- * Then the group goes behind all others, and a waiting get takes its next key.  A key that was
- * given back counts against @group_limit until its next run ends, but not if its group rests
- * meanwhile, nor with @group_start_rate.  The delimiter is part of the group's name, so the key "a"
- * is not in the group of "a/1".  After a shut down, gets wait for blocked keys, and a drain does
- * so, too.  A consumer that holds the only keys of all groups must end a run before it waits.  A
- * group can rest until a time, see WQ_DO_REST.
+ * With @group_ageing, both rules apply to the keys of each group by themselves: a priority decides
+ * between the keys of a group, and not which group is next.  The gets of a group count from when it
+ * has ready keys.
+ *
+ * Groups of WQ_ORDER_DELIMITER and WQ_ORDER_PREFIX: each get takes a key of the group whose turn it
+ * is: the one that became ready first or, with @group_ageing, the one of the highest priority.  The
+ * group then goes behind all others.  A group is passed over while @group_limit of its keys are
+ * processing.  Its ready keys are blocked: they count as ready, but no get takes them, and poll
+ * does not report them.  A key stops counting when it is done or canceled, or when it failed
+ * because its run was lost again.  Then the group goes behind all others, and a waiting get takes
+ * its next key.  A key that was given back counts against @group_limit until its next run ends, but
+ * not if its group rests meanwhile, nor with @group_start_rate.  The delimiter is part of the
+ * group's name, so the key "a" is not in the group of "a/1".  After a shut down, gets wait for
+ * blocked keys, and a drain does so, too.  A consumer that holds the only keys of all groups must
+ * end a run before it waits.  A group can rest until a time, see WQ_DO_REST.
  *
  * The ceiling @max_processing belongs to all orders.  While as many keys are processing, all ready
  * keys are blocked, also those that were given back.  The place of a key is free when its run ends,
@@ -548,9 +557,9 @@ struct wq_limiter_spec {
  *             - @name is not a valid name, or a byte behind its NUL is not 0
  *             - @name is empty, and @mode is not 0 or @flags has another bit than WQ_OPEN_NO_MAP
  *             - a directory: @name is empty, or @fd has another bit
- *             - @set, @uid, @gid, @fd without SAME, or another field with it is not 0
- *             - @order is unknown, or does not use @order_arg, @group_limit, @group_start_rate or
- *               @group_start_burst, which is not 0
+ *             - @set, @uid, @gid, @reserved, @fd without SAME, or another field with it is not 0
+ *             - @order is unknown, or does not use @order_arg, @group_limit, @group_ageing,
+ *               @group_start_rate or @group_start_burst, which is not 0
  *             - the array of limiters does not describe exactly one limiter, or has an unknown
  *               kind, a field that its kind does not use, a MAX_OF of 0 limiters, or a limiter
  *               inside of more than WQ_MAX_NESTED others
@@ -623,6 +632,8 @@ struct wq_attrs {
 	__u32 start_burst;
 	__u32 group_start_burst;
 	__aligned_u64 group_start_rate;
+	__u32 group_ageing;
+	__u32 reserved;
 };
 
 /**
@@ -641,7 +652,7 @@ struct wq_attrs {
  *  EINVAL     - the key's length is 0
  *             - its flags have an unknown bit, or contradict each other or its delay
  *             - its token, its failures or its given_back is not 0
- *             - its priority is not 0, and the order of the queue is not WQ_ORDER_PRIORITY
+ *             - its priority is not 0, and the queue's keys have none, see struct wq_attrs
  *  E2BIG      the key is longer than WQ_MAX_KEY bytes
  *  ESHUTDOWN  the queue is shut down
  *  EHOSTDOWN  adds are paused, see WQ_IOC_PAUSE.  An add of a key that is dirty fails, too
@@ -832,9 +843,9 @@ struct wq_done {
  * @lease: PROCESSING: ns until the lease expires, 0: now; -1: no lease, and in all other states
  * @given_back: how many runs of the key in a row were given back, up to now; see
  *	wq_rec.given_back.  A done resets it.  A cancel resets it unless the key is PROCESSING
- * @priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the priority of the run.  DIRTY
- *	alone: the priority at which the key waits.  DELAYED alone: the priority of the delayed
- *	adds.  0 in all other states and queues
+ * @priority: in a queue whose keys have priorities: PROCESSING: the priority of the run.  PARKED
+ *	alone: that of its last run.  DIRTY alone: the priority at which the key waits.  DELAYED
+ *	alone: the priority of the delayed adds.  0 in all other states and queues
  * @error: PARKED and not PROCESSING: the errno of the run that failed, or 0.  EOWNERDEAD: the key
  *	was given back too often.  0 in all other states
  * @reason_len: PARKED and not PROCESSING: bytes of @reason, up to WQ_MAX_REASON.  Else 0

@@ -255,6 +255,15 @@ class Adds(Case):
         with self.raises(OSError, errno.EINVAL, "Order.PRIORITY"):
             self.q.add("x", priority=1)
 
+    def test_group_ageing_gives_the_keys_of_a_group_priorities(self) -> None:
+        with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/"), group_ageing=wq.NO_AGEING) as q:
+            for key, level in (("a/low", -1), ("a/high", 127), ("b/mid", 3)):
+                q.add(key, priority=level)
+            self.assertEqual({-1: 1, 3: 1, 127: 1}, q.ready_by_priority())
+            for key in ("a/high", "b/mid", "a/low"):
+                with q.get(timeout=0) as item:
+                    self.assertEqual(key, item.text)
+
     def test_add_many_takes_more_keys_than_one_call(self) -> None:
         keys = 30_000           # of 64 bytes with their records: 2 arrays
         self.assertEqual(keys, self.q.add_many(f"{n:040}" for n in range(keys)))

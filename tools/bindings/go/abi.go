@@ -17,6 +17,7 @@ const (
 	cAddTakeLatest       = 2
 	cApiVersion          = 1
 	cAttrGid             = 4
+	cAttrGroupAgeing     = 131072
 	cAttrGroupLimit      = 2048
 	cAttrGroupStartBurst = 65536
 	cAttrGroupStartRate  = 32768
@@ -305,10 +306,12 @@ type cAttrs struct {
 	startBurst      uint32
 	groupStartBurst uint32
 	groupStartRate  uint64
+	groupAgeing     uint32
+	reserved        uint32
 }
 
 var (
-	_ = same[unsafe.Sizeof(cAttrs{})-176]
+	_ = same[unsafe.Sizeof(cAttrs{})-184]
 	_ = same[unsafe.Offsetof(cAttrs{}.size)-0]
 	_ = same[unsafe.Sizeof(cAttrs{}.size)-4]
 	_ = same[unsafe.Offsetof(cAttrs{}.flags)-4]
@@ -355,6 +358,10 @@ var (
 	_ = same[unsafe.Sizeof(cAttrs{}.groupStartBurst)-4]
 	_ = same[unsafe.Offsetof(cAttrs{}.groupStartRate)-168]
 	_ = same[unsafe.Sizeof(cAttrs{}.groupStartRate)-8]
+	_ = same[unsafe.Offsetof(cAttrs{}.groupAgeing)-176]
+	_ = same[unsafe.Sizeof(cAttrs{}.groupAgeing)-4]
+	_ = same[unsafe.Offsetof(cAttrs{}.reserved)-180]
+	_ = same[unsafe.Sizeof(cAttrs{}.reserved)-4]
 )
 
 type cAdd struct {

@@ -20,8 +20,8 @@ const (
 	Prefix    Order = cOrderPrefix    // groups in turn: the first Attrs.OrderArg bytes of keys
 )
 
-// NoAgeing is the Attrs.OrderArg of a queue with order Priority that serves the highest priority
-// alone.
+// NoAgeing is the Attrs.OrderArg of a queue with order Priority, or the Attrs.GroupAgeing of a queue
+// of groups, that serves the highest priority alone.
 const NoAgeing = cNoAgeing
 
 // Attrs are the attributes of a queue. 0 is the default of each, see wq(4).
@@ -34,6 +34,9 @@ type Attrs struct {
 	Order      Order
 	OrderArg   int
 	GroupLimit int // how many keys of a group can be processing at once
+	// GroupAgeing gives the keys of each group priorities, and is their OrderArg as of the order
+	// Priority.
+	GroupAgeing int
 	MaxRetries int // failures in a row that are retried; the next one parks the key
 
 	MaxProcessing int // how many keys of the queue can be processing at once
@@ -51,8 +54,8 @@ type Attrs struct {
 
 // fill prepares the arguments of an open.
 func (a *Attrs) fill(r *request) error {
-	for _, n := range []int{a.MaxKeys, a.OrderArg, a.GroupLimit, a.MaxRetries, a.MaxProcessing,
-		a.StartBurst, a.GroupStartBurst} {
+	for _, n := range []int{a.MaxKeys, a.OrderArg, a.GroupLimit, a.GroupAgeing, a.MaxRetries,
+		a.MaxProcessing, a.StartBurst, a.GroupStartBurst} {
 		if n < 0 || n > math.MaxInt32 {
 			return &Error{Op: "open", Errno: syscall.ERANGE}
 		}
@@ -66,7 +69,8 @@ func (a *Attrs) fill(r *request) error {
 	r.attrs = cAttrs{
 		maxKeys: uint32(a.MaxKeys), lease: int64(a.Lease), slack: int64(a.Slack),
 		maxDefer: int64(a.MaxDefer), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
-		groupLimit: uint32(a.GroupLimit), maxRetries: uint32(a.MaxRetries),
+		groupLimit: uint32(a.GroupLimit), groupAgeing: uint32(a.GroupAgeing),
+		maxRetries: uint32(a.MaxRetries),
 		maxProcessing: uint32(a.MaxProcessing), startBurst: uint32(a.StartBurst),
 		startRate:       uint64(math.Round(a.StartRate * 1e9)),
 		groupStartBurst: uint32(a.GroupStartBurst),

@@ -757,19 +757,24 @@ func TestLastRunOfAKeyAlsoOfAnIdleOne(t *testing.T) {
 }
 
 func TestPriorities(t *testing.T) {
-	q := private(t, Attrs{Order: Priority, OrderArg: 1})
-	priorities := map[string]int{"low": -128, "mid": 0, "high": 127}
-	for key, priority := range priorities {
-		_, err := q.AddWith(Entry{Key: key, Priority: priority})
-		ok(t, err)
+	for _, a := range []Attrs{
+		{Order: Priority, OrderArg: NoAgeing},
+		{Order: Delimiter, OrderArg: '/', GroupAgeing: NoAgeing},
+	} {
+		q := private(t, a)
+		priorities := map[string]int{"a/low": -128, "a/mid": 0, "a/high": 127}
+		for key, priority := range priorities {
+			_, err := q.AddWith(Entry{Key: key, Priority: priority})
+			ok(t, err)
+		}
+		for _, key := range []string{"a/high", "a/mid", "a/low"} {
+			it := take(t, q, key)
+			equal(t, "priority", it.Priority, priorities[key])
+			ok(t, it.Done())
+		}
+		_, err := q.AddWith(Entry{Key: "a/a", Priority: 128})
+		fails(t, err, syscall.ERANGE)
 	}
-	for _, key := range []string{"high", "mid", "low"} {
-		it := take(t, q, key)
-		equal(t, "priority", it.Priority, priorities[key])
-		ok(t, it.Done())
-	}
-	_, err := q.AddWith(Entry{Key: "a", Priority: 128})
-	fails(t, err, syscall.ERANGE)
 }
 
 func TestNamedQueuesAreShared(t *testing.T) {

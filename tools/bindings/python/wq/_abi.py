@@ -60,6 +60,7 @@ WQ_ATTR_START_RATE = 8192
 WQ_ATTR_START_BURST = 16384
 WQ_ATTR_GROUP_START_RATE = 32768
 WQ_ATTR_GROUP_START_BURST = 65536
+WQ_ATTR_GROUP_AGEING = 131072
 WQ_DONE_GET = 1
 WQ_HELD_BY_KERNEL = 4294967295
 WQ_DO_QUERY = 0
@@ -606,6 +607,8 @@ class wq_attrs(Structure):
         ("start_burst", c_uint32),
         ("group_start_burst", c_uint32),
         ("group_start_rate", c_uint64),
+        ("group_ageing", c_uint32),
+        ("reserved", c_uint32),
     ]
     size: int
     flags: int
@@ -630,6 +633,8 @@ class wq_attrs(Structure):
     start_burst: int
     group_start_burst: int
     group_start_rate: int
+    group_ageing: int
+    reserved: int
 
 
 class wq_queue(Structure):
@@ -947,9 +952,9 @@ class KeyInfo:
     lease: PROCESSING: ns until the lease expires, 0: now; -1: no lease, and in all other states
     given_back: how many runs of the key in a row were given back, up to now; see wq_rec.given_back.
         A done resets it. A cancel resets it unless the key is PROCESSING
-    priority: in a queue with order WQ_ORDER_PRIORITY: PROCESSING: the priority of the run. DIRTY
-        alone: the priority at which the key waits. DELAYED alone: the priority of the delayed adds.
-        0 in all other states and queues
+    priority: in a queue whose keys have priorities: PROCESSING: the priority of the run. PARKED
+        alone: that of its last run. DIRTY alone: the priority at which the key waits. DELAYED
+        alone: the priority of the delayed adds. 0 in all other states and queues
     error: PARKED and not PROCESSING: the errno of the run that failed, or 0. EOWNERDEAD: the key
         was given back too often. 0 in all other states
     reason: a text for people: why the run failed, as its consumer passed it, any bytes. The bytes
@@ -1088,6 +1093,8 @@ class Attributes:
     start_burst: int
     group_start_burst: int
     group_start_rate: int
+    group_ageing: int
+    reserved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1130,7 +1137,7 @@ SIZES = (
     (wq_items, (80, 68, 72)),
     (wq_info, (80, 80, 80)),
     (wq_limiter_spec, (32, 32, 32)),
-    (wq_attrs, (176, 176, 176)),
+    (wq_attrs, (184, 184, 184)),
     (wq_queue, (120, 120, 120)),
     (wq_source_op, (112, 112, 112)),
     (wq_fs_args, (32, 32, 32)),

@@ -41,8 +41,8 @@ _OPEN_TEXTS = {
 
 
 _NO_PRIORITIES = {
-    errno.EINVAL: "the queue has no priorities, which order=Order.PRIORITY makes, or the flags "
-                  "contradict each other",
+    errno.EINVAL: "the queue has no priorities, which order=Order.PRIORITY or group_ageing "
+                  "makes, or the flags contradict each other",
 }
 
 
@@ -50,8 +50,8 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
          create: bool = False, exclusive: bool = False, accept: bool = False,
          permissions: int = 0o600, max_keys: int = 0, lease: float = 0, max_retries: int = 0,
          limiter: Limiter = (), order: Order = Order.FIFO, order_arg: int = 0, group_limit: int = 0,
-         max_processing: int = 0, start_rate: float = 0, start_burst: int = 0,
-         group_start_rate: float = 0, group_start_burst: int = 0,
+         group_ageing: int = 0, max_processing: int = 0, start_rate: float = 0,
+         start_burst: int = 0, group_start_rate: float = 0, group_start_burst: int = 0,
          max_defer: float = 0, slack: float = 0, no_map: bool = False) -> "Queue":
     """Open a queue as a new consumer.
 
@@ -70,7 +70,9 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         the first failure, twice as much after each further one, at most 1,000 s, and for all keys
         together at most 10 failures a second after the first 100
     order: which ready key a get takes. order_arg: its number, see wq(4), for example ord("/") of
-        Order.DELIMITER. group_limit: keys of a group that are processing at once; 0: no limit
+        Order.DELIMITER. group_limit: keys of a group that are processing at once; 0: no limit.
+        group_ageing: the keys of a group have priorities, and this is their order_arg as of
+        Order.PRIORITY; 0: they have none
     max_processing: keys of the queue that are processing at once; 0: no limit
     start_rate: keys that can start in a second; 0: no limit. start_burst: keys that can start at
         once after a time without starts; 0: 1
@@ -94,6 +96,7 @@ def open(name: str | os.PathLike[str] | None = None, access: Access = "rw", *,  
         slack=nanoseconds(slack), max_defer=nanoseconds(max_defer), order=order,
         order_arg=in_range("order_arg", order_arg),
         group_limit=in_range("group_limit", group_limit),
+        group_ageing=in_range("group_ageing", group_ageing),
         max_processing=in_range("max_processing", max_processing),
         start_rate=nanoseconds(start_rate), start_burst=in_range("start_burst", start_burst),
         group_start_rate=nanoseconds(group_start_rate),
@@ -304,7 +307,7 @@ class Queue(OneProcess):
         after: seconds until it needs the run. If the key has a pending delay, the earlier time
             applies, unless flags selects another rule. 0 or less: now; but the add counts in
             Stat.retries, as client-go's AddAfter
-        priority: in a queue with Order.PRIORITY, -128 to 127. If the key is added several
+        priority: in a queue whose keys have priorities, -128 to 127. If the key is added several
             times before its run starts, the highest priority counts
 
         Returns True if the key is newly dirty or newly delayed, and False if the add was coalesced

@@ -77,13 +77,20 @@ static inline bool wq_delay_moves(const struct wq_heap *h, const struct wq_entry
 
 /*
  * The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.max_defer.
- * If @e is not delayed yet, this sets its limit.
+ * The limit of @e is set once: when the delay begins or, if the queue has no max_defer then, by the
+ * first add with a delay after that has changed.
  */
+#define WQ_NO_LIMIT	S64_MIN
+
 static inline s64 wq_delay_defer(struct wq_entry *e, s64 due, s64 now, s64 max_defer)
 {
 	struct wq_rank *rank = wq_rank_of(e);
 
-	if (!(e->state & ENTRY_DELAYED)) {
+	if (!(e->state & ENTRY_DELAYED))
+		rank->limit = WQ_NO_LIMIT;
+	if (rank->limit == WQ_NO_LIMIT) {
+		if (!max_defer)
+			return due;
 		if (check_add_overflow(now, max_defer, &rank->limit))
 			rank->limit = S64_MAX;
 		rank->limit = max(rank->limit, due);

@@ -55,7 +55,10 @@ struct wq_lease {
 /* The data of an entry that the order or @max_defer of its queue uses. */
 struct wq_rank {
 	s64 limit;		/* while it is delayed: the latest end of the delay, if any */
-	struct list_head ready;	/* while the policy has it: by the time it became ready */
+	union {
+		struct list_head ready;	/* while the policy has it: by the time it became ready */
+		bool counted;	/* groups: while it is handed out, it has one of the places */
+	};
 	union {
 		/* in a queue with levels, see order/priority.c */
 		struct {

@@ -12,6 +12,11 @@
  * has ready keys, and it is below its limit.  So a group at its limit costs the gets nothing, and
  * it enters the ring again, behind all others, when one of its keys is released.
  *
+ * A change of the limit reaches the groups one after the other, in many holds of the lock.  Until
+ * then a group has the former limit, and all counts agree with the limit that each group has.  A
+ * new group has the new limit.  Before the first limit, nothing counts the entries that are handed
+ * out.  So the first change counts them, by a walk over the entries, before the groups change.
+ *
  * A group can rest until a time, see state/rest.c.  A group whose time is to come is in the heap
  * wq_group_times.waiting, and not in the ring.  So it costs the gets nothing either.  The times
  * cost nothing in a queue without them, because it has other functions then, see wq_groups_ops().
@@ -45,6 +50,7 @@
  */
 #include <linux/list.h>
 #include <linux/minmax.h>
+#include <linux/mutex.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -59,11 +65,12 @@
  * @full: when the group's bucket of starts is full, see struct wq_tokens
  * @ready: the group's ready entries, by link, in the order in which they became ready, or by level
  * @nr_ready: number of entries in @ready
- * @nr_out: entries that are handed out, if there is a limit
+ * @places: how many more entries can be handed out; below 0: more are than the limit is now
  * @refs: entries of the queue's table that are in the group
  * @tokens: while it waits: how many of its entries can start before that time
  * @waits: why it is in the heap of times; 0: it is not
  * @of_new_rate: the rate that @full belongs to, see wq_groups.new_rate
+ * @limit: which one of wq_groups.limits is its own
  *
  * The link of the group's own entry is in wq_groups.ring.  The entry's token is when the group's
  * rest ends, ns on the queue's clock; 0: it does not rest.
@@ -72,11 +79,12 @@ struct wq_group {
 	struct wq_exact_time full;
 	struct list_head ready;
 	u32 nr_ready;
-	u32 nr_out;
+	s32 places;
 	u32 refs;
 	u32 tokens : 28;
 	u32 waits : 2;
 	u32 of_new_rate : 1;
+	u32 limit : 1;
 } __aligned(sizeof(u64));
 
 /* A name has as much room as a key. */
@@ -91,7 +99,9 @@ static_assert(sizeof(struct wq_levels) % sizeof(u64) == 0);
  * @nr_ready: ready entries of all groups
  * @nr_available: how many of these gets can take without a release
  * @nr_groups: groups with ready entries
- * @limit: how many entries of a group are handed out at a time; 0: any number
+ * @limits: how many entries of a group are handed out at a time; WQ_ALL_PLACES: any number
+ * @limit: the index of the last one; the other one is that before the change
+ * @counts: there is or was a limit, so entries are counted
  * @arg: the delimiter, or the length of names
  * @ageing: of the levels within a group; 0: there are no levels
  * @by_prefix: @arg is the length of names
@@ -103,6 +113,7 @@ static_assert(sizeof(struct wq_levels) % sizeof(u64) == 0);
  * @new_rate: changes with each change of the rate
  * @changing: not all groups have been changed to the rate yet
  * @cursor: how far they have been
+ * @changes: held while a change of the limit goes on
  * @ready_by_level: if there are levels: entries of @ready by level, or WQ_PRIORITY_UNUSED
  */
 struct wq_groups {
@@ -112,11 +123,14 @@ struct wq_groups {
 	u32 nr_ready;
 	u32 nr_available;
 	u32 nr_groups;
-	u32 limit;
+	s32 limits[2];
 	u32 arg;
-	u32 ageing;
+	u8 limit;
+	bool counts;
 	bool by_prefix;
+	u32 ageing;
 	struct wq_group_times times;
+	struct mutex changes;		/* taken before wq.lock */
 	u32 nr_kept;
 	struct wq_tokens tokens;
 	struct wq_tokens old;
@@ -160,6 +174,16 @@ static u32 group_size(const struct wq_groups *gs)
 	return sizeof(struct wq_group) + (gs->ageing ? sizeof(struct wq_levels) : 0);
 }
 
+/* More than a queue can hold. */
+#define WQ_ALL_PLACES	(1 << 30)
+static_assert(WQ_MAX_KEYS < WQ_ALL_PLACES);
+
+/* The places of a group with a limit; 0: none. */
+static s32 places_of(u32 limit)
+{
+	return limit ? min_t(u32, limit, WQ_ALL_PLACES) : WQ_ALL_PLACES;
+}
+
 /* Length of the name of a key's group. */
 static u32 name_len(const struct wq_groups *gs, const u8 *key, u32 len)
 {
@@ -177,7 +201,7 @@ static u32 name_len(const struct wq_groups *gs, const u8 *key, u32 len)
 
 static u32 group_available(const struct wq_groups *gs, const struct wq_group *g)
 {
-	return gs->limit ? min(g->nr_ready, gs->limit - g->nr_out) : g->nr_ready;
+	return min_t(s32, g->nr_ready, max(g->places, 0));
 }
 
 /* A group has changed.  Before that, @before of its entries were available. */
@@ -325,8 +349,8 @@ static __always_inline struct wq_entry *pop(struct wq_groups *gs, bool leveled)
 	if (leveled)
 		wq_turns_popped(&levels_of(g)->turns, gs->ageing, wq_level(wq_rank_of(e)->held));
 	group_del(gs, g, e, leveled);
-	if (gs->limit)
-		g->nr_out++;
+	wq_rank_of(e)->counted = gs->counts;
+	g->places -= gs->counts;
 	group_changed(gs, g, before);
 	if (group_available(gs, g))
 		list_move_tail(&group_entry(g)->link, &gs->ring);
@@ -343,9 +367,13 @@ static void groups_release(void *order, struct wq_entry *e)
 {
 	struct wq_groups *gs = order;
 	struct wq_group *g = group_of(gs, e);
-	u32 before = group_available(gs, g);
+	u32 before;
 
-	g->nr_out--;
+	if (!wq_rank_of(e)->counted)
+		return;
+	before = group_available(gs, g);
+	wq_rank_of(e)->counted = false;
+	g->places++;
 	group_changed(gs, g, before);
 }
 
@@ -422,16 +450,28 @@ static void timed_remove(void *order, struct wq_entry *e)
 	times_end(gs, g);
 }
 
-/* Without a limit nothing counts what is handed out. */
 static void timed_release(void *order, struct wq_entry *e)
 {
 	struct wq_groups *gs = order;
+	struct wq_group *g = group_of(gs, e);
 
-	if (!gs->limit)
-		return;
-	times_begin(gs, group_of(gs, e));
+	times_begin(gs, g);
 	groups_release(gs, e);
-	times_end(gs, group_of(gs, e));
+	times_end(gs, g);
+}
+
+/* Count an entry that is handed out. */
+static void group_count(struct wq_groups *gs, struct wq_entry *e)
+{
+	struct wq_group *g = group_of(gs, e);
+	u32 before;
+
+	times_begin(gs, g);
+	before = group_available(gs, g);
+	wq_rank_of(e)->counted = true;
+	g->places--;
+	group_changed(gs, g, before);
+	times_end(gs, g);
 }
 
 /*
@@ -440,19 +480,74 @@ static void timed_release(void *order, struct wq_entry *e)
  */
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e)
 {
-	struct wq_group *g = group_of(gs, e);
+	if (group_of(gs, e)->places <= 0)
+		return false;
+	wq_rank_of(e)->counted = false;
+	if (gs->counts)
+		group_count(gs, e);
+	return true;
+}
+
+/*
+ * A change of the limit, or of the ageing.
+ */
+
+/* The levels of each group have their next turn after as many pops as were left. */
+void wq_groups_set_ageing(struct wq_groups *gs, u32 ageing)
+{
+	gs->ageing = ageing;
+}
+
+/* A change holds it from before wq_groups_count() until it has reached all groups. */
+struct mutex *wq_groups_changes(struct wq_groups *gs)
+{
+	return &gs->changes;
+}
+
+/* Count the entries that are handed out from now on.  false: they are counted already. */
+bool wq_groups_count(struct wq_groups *gs)
+{
+	bool begins = !gs->counts;
+
+	gs->counts = true;
+	return begins;
+}
+
+/* Count an entry that was handed out before that. */
+void wq_groups_count_entry(struct wq_groups *gs, struct wq_entry *e)
+{
+	if (!wq_rank_of(e)->counted)
+		group_count(gs, e);
+}
+
+/* Change the limit.  The caller then calls wq_groups_limit_next() for all groups. */
+void wq_groups_set_limit(struct wq_groups *gs, u32 limit)
+{
+	gs->limit ^= 1;
+	gs->limits[gs->limit] = places_of(limit);
+}
+
+/*
+ * The change reaches the next group, see wq_table_next(), which the caller then settles.  NULL: there
+ * is none, or it has the limit.
+ */
+struct wq_group *wq_groups_limit_next(struct wq_groups *gs, u64 *cursor)
+{
+	struct wq_entry *e = wq_table_next(&gs->table, cursor);
+	struct wq_group *g;
 	u32 before;
 
-	if (!gs->limit)
-		return true;
-	if (g->nr_out >= gs->limit)
-		return false;
+	/* A new group has the new limit. */
+	if (!e || group_of_name(e)->limit == gs->limit)
+		return NULL;
+	g = group_of_name(e);
 	times_begin(gs, g);
 	before = group_available(gs, g);
-	g->nr_out++;
+	g->places += gs->limits[gs->limit] - gs->limits[!gs->limit];
+	g->limit = gs->limit;
 	group_changed(gs, g, before);
 	times_end(gs, g);
-	return true;
+	return g;
 }
 
 /* The key was added once more.  If that raised it, it goes to the end of its new level. */
@@ -528,7 +623,7 @@ const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs)
 		return &leveled_groups_ops;
 	if (wq_groups_timed(gs))
 		return &timed_groups_ops;
-	return gs->limit ? &limited_groups_ops : &groups_ops;
+	return gs->counts ? &limited_groups_ops : &groups_ops;
 }
 
 /*
@@ -589,7 +684,10 @@ static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name nam
 	if (wq_table_insert(&gs->table, &k->entry, pre ? &pre->bucket : NULL, gfp))
 		goto err_disown;
 	g = group_of_name(&k->entry);
-	*g = (struct wq_group){ .ready = LIST_HEAD_INIT(g->ready), .of_new_rate = gs->new_rate };
+	*g = (struct wq_group){
+		.ready = LIST_HEAD_INIT(g->ready), .places = gs->limits[gs->limit],
+		.limit = gs->limit, .of_new_rate = gs->new_rate,
+	};
 	if (gs->ageing)
 		wq_levels_init(levels_of(g), gs->ageing);
 	m->bytes += wq_key_bytes(group_size(gs), name.len) + m->overhead;
@@ -910,9 +1008,11 @@ struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, u32 ageing,
 	memset32(gs->ready_by_level, WQ_PRIORITY_UNUSED, levels);
 	INIT_LIST_HEAD(&gs->ring);
 	INIT_LIST_HEAD(&gs->ready);
+	mutex_init(&gs->changes);
 	gs->by_prefix = kind == WQ_ORDER_PREFIX;
 	gs->arg = arg;
-	gs->limit = limit;
+	gs->limits[0] = places_of(limit);
+	gs->counts = limit;
 	gs->tokens = *tokens;
 	gs->ageing = ageing;
 	gs->times.waiting.vec.mem = m;

@@ -86,6 +86,12 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 		    struct wq_group_name name, struct wq_group_prealloc *pre, gfp_t gfp);
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l);
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e);
+struct mutex *wq_groups_changes(struct wq_groups *gs);
+bool wq_groups_count(struct wq_groups *gs);
+void wq_groups_count_entry(struct wq_groups *gs, struct wq_entry *e);
+void wq_groups_set_ageing(struct wq_groups *gs, u32 ageing);
+void wq_groups_set_limit(struct wq_groups *gs, u32 limit);
+struct wq_group *wq_groups_limit_next(struct wq_groups *gs, u64 *cursor);
 struct wq_group *wq_groups_get(struct wq_groups *gs, struct wq_group_name name, const void *key,
 			       bool make, struct wq_group_prealloc *pre, gfp_t gfp);
 struct wq_group *wq_groups_of(const struct wq_groups *gs, const struct wq_entry *e);

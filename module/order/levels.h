@@ -47,7 +47,7 @@ static __always_inline void wq_turns_popped(struct wq_turns *t, u32 ageing, unsi
 	if (likely(t->left > 1)) {
 		t->left -= ageing != WQ_NO_AGEING;
 	} else {
-		t->left = ageing;
+		t->left = ageing + (ageing == WQ_NO_AGEING);
 		t->turn = level;
 	}
 }

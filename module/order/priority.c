@@ -63,6 +63,15 @@ struct wq_priority {
 	struct list_head ready;
 };
 
+/* The levels have their next turn after the pops that are left, but after @ageing at the latest. */
+void wq_priority_set_ageing(struct wq_priority *p, u32 ageing)
+{
+	u32 left = p->ageing == WQ_NO_AGEING ? ageing : min(p->turns.left, ageing);
+
+	p->ageing = ageing;
+	p->turns.left = ageing == WQ_NO_AGEING ? 2 : left;
+}
+
 struct wq_priority *wq_priority_new(u32 ageing, const struct wq_mem *m, gfp_t gfp)
 {
 	struct wq_priority *p = wq_mem_alloc(m, gfp, kzalloc_obj(*p, gfp));

@@ -15,6 +15,7 @@ struct wq_priority;
 extern const struct wq_policy_ops wq_priority_ops;
 
 struct wq_priority *wq_priority_new(u32 ageing, const struct wq_mem *m, gfp_t gfp);
+void wq_priority_set_ageing(struct wq_priority *p, u32 ageing);
 void wq_priority_free(struct wq_priority *p);
 size_t wq_priority_bytes(void);
 void wq_priority_stat(const struct wq_priority *p, u32 *ready_by_priority);

@@ -18,6 +18,11 @@
  * has charged.  A change of the rate of groups then goes through all groups, WQ_BATCH in a critical
  * section, and another one waits for that.
  *
+ * The limit of groups is reported from then on, and reaches the groups after that critical section,
+ * see order/groups.c.  Gets take keys of all groups meanwhile.  Each hold wakes a getter for each
+ * key that it makes available, so no wake-up is lost.  A call that is killed goes on until all
+ * groups have the limit, and a second change of the limit waits for that.
+ *
  * The critical section must not ask a security module for a capability.  If the quota does not
  * permit the change, it ends without a change, and is repeated if the caller is exempt.
  */
@@ -27,6 +32,7 @@
 #include <linux/export.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
+#include <linux/mutex.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/stddef.h>
@@ -36,12 +42,16 @@
 #include "queue/order.h"
 #include "ratelimit.h"
 #include "state/rest.h"
+#include "state/state.h"
 
 #define ORDERS_ALL		U32_MAX
 #define ORDERS_GROUPS	(BIT(WQ_ORDER_DELIMITER) | BIT(WQ_ORDER_PREFIX))
 #define ORDERS_WITH_ARG	(BIT(WQ_ORDER_PRIORITY) | ORDERS_GROUPS)
 
-enum wq_attr_change { NEVER, ALWAYS, BY_FILE, LEASED };
+/* Attributes of the queue's file. */
+#define WQ_ATTRS_BY_FILE	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID)
+
+enum wq_attr_change { NEVER, ALWAYS, BY_FILE, LEASED, RANKED, AGEING, LEVELED };
 
 struct wq_attr_row {
 	const char *name;
@@ -74,7 +84,8 @@ struct wq_attr_row {
 	},
 #define OTHER(attr, kind_, field_, change_, ...)						\
 	[const_ilog2(WQ_ATTR_##attr)] = {							\
-		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_, .orders = ORDERS_ALL, \
+		.name = #field_, .bit = WQ_ATTR_##attr, .change = change_,			\
+		.orders = ORDERS_ALL,								\
 	},
 
 /* By the bit of the attribute. */
@@ -93,16 +104,23 @@ static const struct wq_attr_row *value_from(const struct wq_attr_row *r)
 #define for_each_value(r) \
 	for (r = value_from(rows); r < rows + ARRAY_SIZE(rows); r = value_from(r + 1))
 
-/* WQ_ATTR_* of the attributes with this rule, and which belong to one of the orders. */
-static u32 ruled(enum wq_attr_change change, u32 orders)
+/* Whether WQ_IOC_ATTRS can change an attribute of this queue. */
+static bool can_change(const struct wq *q, const struct wq_attr_row *r)
 {
-	u32 set = 0;
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(rows); i++)
-		if (rows[i].change == change && (rows[i].orders & orders))
-			set |= rows[i].bit;
-	return set;
+	switch (r->change) {
+	case ALWAYS:
+		return r->orders & BIT(q->order);
+	case LEASED:
+		return q->leased;
+	case RANKED:
+		return q->prefix >= WQ_PREFIX_ORDER;
+	case AGEING:
+		return q->order == WQ_ORDER_PRIORITY;
+	case LEVELED:
+		return q->prefix == WQ_PREFIX_LEVELED;
+	default:
+		return false;
+	}
 }
 
 static s64 load(const void *from, u16 offset, u16 size)
@@ -159,20 +177,33 @@ int wq_attr_check_new(const struct wq_attrs *attrs)
 	       wq_check_order(attrs->order, attrs->order_arg);
 }
 
+/* WQ_ATTR_* of the attributes that WQ_IOC_ATTRS can change in this queue. */
+u32 wq_attr_changeable(const struct wq *q)
+{
+	u32 set = 0;
+	int i;
+
+	for (i = 0; q->of_process && i < ARRAY_SIZE(rows); i++)
+		if (can_change(q, &rows[i]))
+			set |= rows[i].bit;
+	return set;
+}
+
 /**
  * wq_attr_check_change() - check a change of attributes, without what depends on the caller
  * @q: the queue
  * @attrs: the attributes in @attrs->set; others are ignored
  *
- * Return: 0, -EINVAL, -ERANGE, or -EPERM: the queue belongs to a kernel module.
+ * Return: 0, -EINVAL, -ERANGE, -EPERM: the queue belongs to a kernel module, or -EOPNOTSUPP: this
+ * queue can't have another value of an attribute.
  */
 int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 {
-	u32 set = attrs->set;
+	u32 set = attrs->set, fixed = set & ~wq_attr_changeable(q);
 	const struct wq_attr_row *r;
 	s64 value;
 
-	if (!set || set & ~(ruled(ALWAYS, BIT(q->order)) | ruled(LEASED, BIT(q->order))))
+	if (!set || set >> ARRAY_SIZE(rows) || set & WQ_ATTRS_BY_FILE)
 		return -EINVAL;
 	for_each_value(r) {
 		value = load(attrs, r->field, r->size);
@@ -183,19 +214,15 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 	}
 	if (!q->of_process)
 		return -EPERM;
+	/* But for the order and its argument, 0 is the value of a queue that can have no other. */
 	for_each_value(r)
-		if (set & r->bit && r->change == LEASED && !q->leased &&
-		    load(attrs, r->field, r->size))
-			return -EINVAL;
-	return 0;
-}
-
-/* WQ_ATTR_* of the attributes that WQ_IOC_ATTRS can change in this queue. */
-u32 wq_attr_changeable(const struct wq *q)
-{
-	if (!q->of_process)
-		return 0;
-	return ruled(ALWAYS, BIT(q->order)) | (q->leased ? ruled(LEASED, BIT(q->order)) : 0);
+		if (r->change != NEVER && r->change != AGEING &&
+		    !load(attrs, r->field, r->size))
+			fixed &= ~r->bit;
+	/* And levels stay. */
+	if (set & WQ_ATTR_GROUP_AGEING && !attrs->group_ageing && q->group_ageing)
+		fixed |= WQ_ATTR_GROUP_AGEING;
+	return fixed ? -EOPNOTSUPP : 0;
 }
 
 /* Whether a queue has another value than an open asks for.  0 asks for nothing. */
@@ -365,6 +392,14 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 		wq_groups_set_rate(q->policy_data, groups, wq_now(cs));
 		wq_set_gate(q);
 	}
+	if (set & WQ_ATTR_ORDER_ARG) {
+		q->order_arg = q->order_arg ?: WQ_DEFAULT_AGEING;
+		wq_priority_set_ageing(q->policy_data, q->order_arg);
+	}
+	if (set & WQ_ATTR_GROUP_AGEING && q->group_ageing)
+		wq_groups_set_ageing(q->policy_data, q->group_ageing);
+	if (set & WQ_ATTR_GROUP_LIMIT && q->grouped)
+		wq_groups_set_limit(q->policy_data, q->group_limit);
 	if (set & WQ_ATTR_MAX_KEYS)
 		q->watched |= wq_nr_keys(q) >= q->max_keys ? WQ_WATCH_ROOM : 0;
 	if (set & WQ_ATTR_LIMITER)
@@ -391,6 +426,68 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
 	return ret;
 }
 
+/*
+ * Walk over a queue that has groups, up to WQ_BATCH steps in a hold, and wake waiters for what each
+ * hold makes available.
+ */
+static void walk(struct wq *q, void (*step)(struct wq_cs *cs, u64 *cursor))
+{
+	u64 cursor = 0;
+	struct wq_cs cs;
+	u32 before;
+	bool first;
+	int i;
+
+	do {
+		wq_lock(&cs, q);
+		before = wq_nr_available(&cs);
+		first = q->polled_reads && !wq_blocked_by_group(q);
+		i = 0;
+		do
+			step(&cs, &cursor);
+		while (cursor && ++i < WQ_BATCH);
+		cs.wakes.ready += max(wq_nr_available(&cs), before) - before;
+		/* As in wq_push_order(). */
+		if (first && wq_blocked_by_group(q))
+			cs.wakes.others |= WQ_WAKE_READERS;
+		wq_unlock(&cs);
+		cond_resched();
+	} while (cursor);
+}
+
+static void count_entry(struct wq_cs *cs, u64 *cursor)
+{
+	struct wq_entry *e = wq_walk(cs, cursor);
+
+	if (!e || !(e->state & (ENTRY_PROCESSING | ENTRY_REQUEUED)))
+		return;
+	wq_groups_count_entry(cs->q->policy_data, e);
+	wq_settle(cs, e);
+}
+
+static void change_group(struct wq_cs *cs, u64 *cursor)
+{
+	struct wq_group *g = wq_groups_limit_next(cs->q->policy_data, cursor);
+
+	wq_assert_locked(cs);
+	if (g)
+		wq_settle_group(cs->q, g, wq_now(cs));
+}
+
+/* Count the entries that are handed out, before there is a limit. */
+static void count_entries(struct wq *q)
+{
+	struct wq_cs cs;
+	bool begins;
+
+	wq_lock(&cs, q);
+	begins = wq_groups_count(q->policy_data);
+	wq_set_gate(q);
+	wq_unlock(&cs);
+	if (begins)
+		walk(q, count_entry);
+}
+
 /**
  * wq_change_attrs() - change attributes of a queue for its owner
  * @q: the queue
@@ -402,12 +499,21 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
  */
 int wq_change_attrs(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
 {
+	bool limits = q->grouped && args->set & WQ_ATTR_GROUP_LIMIT;
 	int ret = wq_attr_check_change(q, args);
 
+	if (!ret && limits)
+		ret = mutex_lock_killable(wq_groups_changes(q->policy_data));
 	if (!ret) {
+		if (limits && args->group_limit)
+			count_entries(q);
 		ret = set_try(q, args, &limiter, false);
 		if (ret == -ENOSPC && capable(CAP_SYS_RESOURCE))
 			ret = set_try(q, args, &limiter, true);
+		if (limits && !ret)
+			walk(q, change_group);
+		if (limits)
+			mutex_unlock(wq_groups_changes(q->policy_data));
 	}
 	/* After the change no critical section can use the former limiter. */
 	wq_limiter_drop(limiter);

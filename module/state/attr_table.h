@@ -18,9 +18,12 @@
  *	initial		the value of a new queue for which the caller gives 0.  If this is 0, then 0
  *			is a value, which means: none
  *	orders		ORDERS_*: the orders that it belongs to
- *	change		ALWAYS, NEVER, BY_FILE (by chmod and chown of the queue's file;
- *			WQ_IOC_ATTRS refuses it) or LEASED (if the queue was created with a lease).
- *			A queue without that has the value 0
+ *	change		ALWAYS (in an order that it belongs to), NEVER, BY_FILE (by chmod and chown
+ *			of the queue's file; WQ_IOC_ATTRS refuses it), LEASED (if the queue was
+ *			created with a lease), RANKED (if its entries have a struct wq_rank: with
+ *			another order than FIFO, or if it was created with the attribute), AGEING (in
+ *			WQ_ORDER_PRIORITY) or LEVELED (if the keys of a group have levels, and not to
+ *			0).  If ALWAYS, LEASED, RANKED and LEVELED do not apply, the value is 0
  *	option, metavar	of wqctl create and set; NULL: the attribute has no option of its own
  *	help		of the option
  *
@@ -40,13 +43,13 @@ OTHER(LIMITER, LIMITER, limiters, ALWAYS, "limiter", "SPEC",
 	"delay of a key that failed: a list of limiters, see wqctl create --help (default: default-controller)")
 VALUE(ORDER, ORDER, order, order, 1, WQ_ORDER_PREFIX, WQ_ORDER_FIFO,
 	ORDERS_ALL, NEVER, "order", "ORDER",
-	"which ready key is next; fixed at creation (default: fifo)")
+	"which ready key is next (default: fifo); after the creation, only its AGEING and IN-FLIGHT can change")
 VALUE(ORDER_ARG, PART, order_arg, order_arg, 1, WQ_MAX_AGEING, 0,
-	ORDERS_WITH_ARG, NEVER, NULL, NULL, NULL)
+	ORDERS_WITH_ARG, AGEING, NULL, NULL, NULL)
 VALUE(GROUP_LIMIT, PART, group_limit, group_limit, 1, U32_MAX, 0,
-	ORDERS_GROUPS, NEVER, NULL, NULL, NULL)
+	ORDERS_GROUPS, ALWAYS, NULL, NULL, NULL)
 VALUE(GROUP_AGEING, PART, group_ageing, group_ageing, 1, WQ_MAX_AGEING, 0,
-	ORDERS_GROUPS, NEVER, NULL, NULL, NULL)
+	ORDERS_GROUPS, LEVELED, NULL, NULL, NULL)
 VALUE(MAX_RETRIES, NUMBER, max_retries, max_retries, 1, WQ_MAX_RETRIES, 0,
 	ORDERS_ALL, ALWAYS, "max-retries", "N",
 	"park a key that failed more than N times in a row, see wqctl kick; up to 65535 (default: retry for ever)")
@@ -72,8 +75,8 @@ VALUE(GROUP_START_BURST, NUMBER, group_start_burst, group_start_burst, 1, U32_MA
 	WQ_DEFAULT_START_BURST, ORDERS_GROUPS, ALWAYS, "group-start-burst", "N",
 	"with --group-start-rate: number of keys of a group that can start at once (default: 1)")
 VALUE(MAX_DEFER, TIME, max_defer, max_defer, 1, S64_MAX, 0,
-	ORDERS_ALL, NEVER, "max-defer", "TIME",
-	"for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit)")
+	ORDERS_ALL, RANKED, "max-defer", "TIME",
+	"for how long wqctl add --take-latest can defer a key, so that a key that is added again and again is still run (default: no limit); after a change, a delayed key keeps its bound, or gets one with its next add")
 
 #undef VALUE
 #undef OTHER

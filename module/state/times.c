@@ -68,7 +68,7 @@ int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 		due = S64_MAX;
 	if (q->prioritized)
 		wq_priority_delay(e, level_of_add(e, op));
-	if (unlikely(q->max_defer))
+	if (unlikely(q->prefix >= WQ_PREFIX_ORDER))
 		due = wq_delay_defer(e, due, wq_now(cs), q->max_defer);
 	ret = wq_delay_set(&q->heap, e, due, op->flags);
 	trace_wq_delay(q, e, delay, true);

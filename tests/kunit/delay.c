@@ -108,6 +108,19 @@ static void a_negative_max_defer_is_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PTR_ERR(wq_create(&params)), (long)-ERANGE);
 }
 
+/* Its entries have no room for the bound. */
+static void a_queue_without_a_rank_of_its_keys_can_have_no_max_defer(struct kunit *test)
+{
+	struct wq *q = queue_on_clock(test, (struct wq_params){ .lease = SEC });
+
+	KUNIT_EXPECT_EQ(test, queue_set(q, WQ_ATTR_MAX_DEFER, 30), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, queue_set(q, WQ_ATTR_MAX_DEFER, -1), -ERANGE);
+	KUNIT_EXPECT_EQ(test, queue_set(q, WQ_ATTR_MAX_DEFER, 0), 0);
+	deferring_queue(test, 30);
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_LEASE, SEC), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_LEASE, 0), 0);
+}
+
 static void a_queue_with_max_defer_refuses_embedded_entries(struct kunit *test)
 {
 	struct wq_embedded x;
@@ -980,6 +993,26 @@ const struct row wq_delay_rows[] = {
 	    NEW_QUEUE(.max_defer = S64_MAX), AFTER("a", 10),
 	    AFTER_FLAGS("a", S64_MAX, WQ_ADD_TAKE_LATEST), PASS(1000 * HOUR), NOTHING_READY),
 
+	ROW(a_shorter_max_defer_leaves_the_bound_of_a_delayed_key_alone,
+	    NEW_QUEUE(.max_defer = 30), AFTER("a", 10), SET(WQ_ATTR_MAX_DEFER, 20),
+	    AFTER_FLAGS("a", HOUR, WQ_ADD_TAKE_LATEST), AFTER("b", 10),
+	    AFTER_FLAGS("b", HOUR, WQ_ADD_TAKE_LATEST), PASS(20), RUN("b"), NOTHING_READY,
+	    PASS(9), NOTHING_READY, PASS(1), RUN("a")),
+	ROW(a_delayed_key_keeps_its_bound_when_max_defer_ends,
+	    NEW_QUEUE(.max_defer = 30), AFTER("a", 10), SET(WQ_ATTR_MAX_DEFER, 0),
+	    AFTER_FLAGS("a", HOUR, WQ_ADD_TAKE_LATEST), PASS(30), RUN("a"), AFTER("a", 10),
+	    AFTER_FLAGS("a", HOUR, WQ_ADD_TAKE_LATEST), PASS(HOUR - 1), NOTHING_READY, PASS(1),
+	    RUN("a")),
+	ROW(a_delayed_key_without_a_bound_has_one_from_its_next_add_on,
+	    NEW_QUEUE(.order = WQ_ORDER_PRIORITY), AFTER("a", 10),
+	    AFTER_FLAGS("a", 50, WQ_ADD_TAKE_LATEST), SET(WQ_ATTR_MAX_DEFER, 30), PASS(20),
+	    AFTER_FLAGS("a", 20, WQ_ADD_TAKE_LATEST), PASS(19),
+	    AFTER_FLAGS("a", HOUR, WQ_ADD_TAKE_LATEST), PASS(10), NOTHING_READY, PASS(1),
+	    RUN("a")),
+	ROW(a_delay_that_began_without_max_defer_ends_at_its_time,
+	    NEW_QUEUE(.order = WQ_ORDER_PRIORITY), AFTER("a", HOUR), SET(WQ_ATTR_MAX_DEFER, 30),
+	    PASS(HOUR - 1), NOTHING_READY, PASS(1), RUN("a")),
+
 	/* --- delayed twice --- */
 	ROW(a_key_delayed_twice_waits_once,
 	    AFTER("a", 10), AFTER("a", 20), STAT(delayed, 1), PASS(HOUR), RUN("a"), NOTHING_READY),
@@ -1136,6 +1169,7 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(a_delayed_key_may_have_1024_bytes_and_no_more),
 	KUNIT_CASE(a_key_that_is_deferred_again_and_again_runs_at_max_defer),
 	KUNIT_CASE(a_negative_max_defer_is_refused),
+	KUNIT_CASE(a_queue_without_a_rank_of_its_keys_can_have_no_max_defer),
 	KUNIT_CASE(a_queue_with_max_defer_refuses_embedded_entries),
 	KUNIT_CASE(equal_times_leave_in_the_order_of_adding),
 	KUNIT_CASE(equal_times_keep_their_order_when_others_go),

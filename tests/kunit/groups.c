@@ -432,6 +432,93 @@ static void threads_never_overlap_within_a_group(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&s->overlaps), 0);
 }
 
+/* --- changes of the limit --- */
+
+/* More groups than a hold of the lock changes. */
+static void change_of_the_limit_reaches_many_groups(struct kunit *test)
+{
+	enum { GROUPS = 20 * WQ_BATCH };
+	static const u32 limits[] = { 2, 1, 0, 3, 1 };
+	struct wq_item *item = kunit_kcalloc(test, GROUPS, sizeof(*item), GFP_KERNEL);
+	char group[16];
+	u32 i, k, n;
+
+	KUNIT_ASSERT_NOT_NULL(test, item);
+	groups_of(test, 0);
+	for (i = 0; i < GROUPS; i++) {
+		snprintf(group, sizeof(group), "%u", i);
+		for (k = 0; k < 4; k++)
+			ASSERT_SAME(test, add_numbered(test, group, k), 1, "group %u", i);
+	}
+	for (i = 0; i < GROUPS; i++)
+		ASSERT_SAME(test, wq_get(queue(test), &item[i], 0), 0, "group %u", i);
+	/* One of each group is handed out, and three are ready. */
+	for (n = 0; n < ARRAY_SIZE(limits); n++) {
+		ASSERT_SAME(test, queue_set(queue(test), WQ_ATTR_GROUP_LIMIT, limits[n]), 0,
+			    "limit %u", limits[n]);
+		ASSERT_SAME(test, stats(test)->blocked,
+			    GROUPS * (limits[n] ? 4 - limits[n] : 0U), "limit %u", limits[n]);
+	}
+	for (i = 0; i < GROUPS; i++)
+		ASSERT_SAME(test, done(test, &item[i]), 0, "group %u", i);
+	for (i = 0; i < 3 * GROUPS; i++) {
+		ASSERT_SAME(test, wq_get(queue(test), &item[0], 0), 0, "get %u", i);
+		ASSERT_SAME(test, done(test, &item[0]), 0, "get %u", i);
+	}
+	expect_nothing_ready(test);
+}
+
+/* Two threads change it, too.  The workers would sleep for ever without a wake-up. */
+static int limit_changer(struct actor *a)
+{
+	u32 i;
+
+	for (i = 0; i < 200 && !wq_shutting_down(a->q); i++) {
+		if (queue_set(a->q, WQ_ATTR_GROUP_LIMIT, i % 4))
+			return -EINVAL;
+		cond_resched();
+	}
+	return queue_set(a->q, WQ_ATTR_GROUP_LIMIT, 1);
+}
+
+static void limit_changes_while_threads_process_keys(struct kunit *test)
+{
+	struct serial *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	struct actor *a[4], *changer[2];
+	char key[16];
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	groups_of(test, 0);
+	queue_without_thread(queue(test));
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		a[i] = start_with(test, serial_worker, 0, s);
+	for (i = 0; i < ARRAY_SIZE(changer); i++)
+		changer[i] = start(test, limit_changer, 0);
+	for (i = 0; i < 2000; i++) {
+		int len = snprintf(key, sizeof(key), "%u/%u", i % 4, i);
+
+		ASSERT_SAME(test, wq_add(queue(test), key, len), 1, "key %u", i);
+		if (i % 16 == 0)
+			cond_resched();
+	}
+	for (i = 0; i < ARRAY_SIZE(changer); i++)
+		KUNIT_EXPECT_EQ(test, result(test, changer[i]), 0);
+	/* All that started without this limit has ended. */
+	ASSERT_EVENTUALLY(test, !stats(test)->ready && !stats(test)->processing);
+	atomic_set(&s->overlaps, 0);
+	for (i = 0; i < 1000; i++) {
+		int len = snprintf(key, sizeof(key), "%u/%u", i % 4, i);
+
+		ASSERT_SAME(test, wq_add(queue(test), key, len), 1, "key %u", i);
+	}
+	KUNIT_EXPECT_EQ(test, wq_drain(queue(test)), 0);
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		KUNIT_EXPECT_EQ(test, result(test, a[i]), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->runs), 3000);
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->overlaps), 0);
+}
+
 /* --- memory --- */
 
 static void groups_are_freed_with_their_last_key(struct kunit *test)
@@ -567,6 +654,10 @@ static VOID_STEP(by_prefix, groups_by_prefix(test, s->arg))
 #define LOST_BY_A_FILE(k)	STEP(lost_by_a_file, .key = k)
 static VOID_STEP(lost_by_a_file, consumer_close(holder(test, s->key)))
 
+#define REST(k, ns)		STEP(rest, .key = k, .arg = ns)
+static VOID_STEP(rest, KUNIT_EXPECT_EQ(test, wq_rest_group(queue(test), s->key, strlen(s->key),
+							   s->arg), 0))
+
 #define FIGURES(nr_ready, nr_blocked, nr_groups) \
 	STAT(ready, nr_ready), STAT(blocked, nr_blocked), STAT(ready_groups, nr_groups)
 
@@ -645,6 +736,41 @@ const struct row wq_groups_rows[] = {
 	ROW(drain_waits_for_keys_of_a_group_at_its_limit,
 	    GROUPS_OF(1), ADD_ALL("a/1", "a/2"), GET("a/1"), START("a", drainer, 0), SLEEPS("a"),
 	    DONE("a/1"), STILL_WAITS("a"), RUN("a/2"), ENDS("a", 0)),
+
+	/* --- changes of the limit --- */
+	ROW(limit_that_is_raised_wakes_a_getter,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2", "a/3"), GET("a/1"), START("a", getter, WQ_FOREVER),
+	    SLEEPS("a"), SET(WQ_ATTR_GROUP_LIMIT, 2), ENDS("a", 0), HAS_GOT("a", "a/2"),
+	    NOTHING_READY, FIGURES(1, 1, 1)),
+	ROW(limit_below_what_is_handed_out_holds_back_until_enough_runs_have_ended,
+	    GROUPS_OF(3), ADD_ALL("a/1", "a/2", "a/3", "a/4", "b/1"), GET("a/1"), RUN("b/1"),
+	    GET("a/2"), GET("a/3"), SET(WQ_ATTR_GROUP_LIMIT, 1), NOTHING_READY, FIGURES(1, 1, 1),
+	    DONE("a/1"), NOTHING_READY, DONE("a/2"), NOTHING_READY, DONE("a/3"), GET("a/4"),
+	    ADD("a/5"), NOTHING_READY, DONE("a/4"), RUN("a/5")),
+	ROW(limit_can_end_and_begin_while_keys_are_handed_out,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2", "a/3"), GET("a/1"), SET(WQ_ATTR_GROUP_LIMIT, 0),
+	    FIGURES(2, 0, 1), GET("a/2"), SET(WQ_ATTR_GROUP_LIMIT, 1), NOTHING_READY, DONE("a/1"),
+	    NOTHING_READY, DONE("a/2"), RUN_ALL("a/3")),
+	ROW(first_limit_counts_runs_in_progress,
+	    ADD_ALL("a/1", "a/2", "a/3", "b/1"), GET("a/1"), GET("b/1"), GET("a/2"),
+	    DONE("b/1"), SET(WQ_ATTR_GROUP_LIMIT, 2), NOTHING_READY, DONE("a/1"), GET("a/3"),
+	    ADD_ALL("a/4", "b/2", "b/3", "b/4"), GET("b/2"), GET("b/3"), NOTHING_READY,
+	    DONE("a/2"), RUN("a/4")),
+	ROW(first_limit_counts_a_key_that_was_given_back,
+	    ADD_ALL("a/1", "a/2"), LOST_BY_A_FILE("a/1"), SET(WQ_ATTR_GROUP_LIMIT, 1), GET("a/1"),
+	    NOTHING_READY, DONE("a/1"), RUN_ALL("a/2")),
+	ROW(first_limit_counts_no_key_that_was_canceled_or_waits,
+	    ADD_ALL("a/1", "a/2"), LOST_BY_A_FILE("a/1"), CANCEL("a/1"), IS(READY), ADD("a/1"),
+	    AFTER("a/3", SEC), SET(WQ_ATTR_GROUP_LIMIT, 1), GET("a/2"), NOTHING_READY, DONE("a/2"),
+	    RUN_ALL("a/1"), PASS(SEC), RUN_ALL("a/3")),
+	ROW(limit_of_a_resting_group_can_change,
+	    GROUPS_OF(1), ADD_ALL("a/1", "a/2", "a/3"), GET("a/1"), REST("a/", SEC),
+	    SET(WQ_ATTR_GROUP_LIMIT, 2), NOTHING_READY, FIGURES(2, 2, 1), PASS(SEC), GET("a/2"),
+	    NOTHING_READY, DONE("a/1"), RUN("a/3")),
+	ROW(limit_can_change_during_a_drain,
+	    GROUPS_OF(2), ADD_ALL("a/1", "a/2", "a/3"), GET("a/1"), GET("a/2"),
+	    START("d", drainer, 0), SLEEPS("d"), SET(WQ_ATTR_GROUP_LIMIT, 1),
+	    DONE("a/1"), DONE("a/2"), RUN("a/3"), ENDS("d", 0)),
 
 	/* --- getters --- */
 	ROW(getter_wakes_for_a_key_that_is_not_blocked,
@@ -764,6 +890,8 @@ static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(getter_wakes_when_a_lost_key_gives_its_slot_back),
 	KUNIT_CASE(poll_does_not_report_keys_of_a_group_at_its_limit),
 	KUNIT_CASE(threads_never_overlap_within_a_group),
+	KUNIT_CASE(change_of_the_limit_reaches_many_groups),
+	KUNIT_CASE(limit_changes_while_threads_process_keys),
 	KUNIT_CASE_SLOW(groups_are_freed_with_their_last_key),
 	KUNIT_CASE(level_of_a_key_counts_in_its_group_only),
 	KUNIT_CASE(raised_key_goes_behind_its_equals_of_the_group),

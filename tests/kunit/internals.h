@@ -13,6 +13,7 @@
 #include "base/table.h"
 #include "core.h"
 #include "dev/buf.h"
+#include "queue/attr.h"
 #include "queue/debugfs.h"
 #include "queue/stat.h"
 #include "queue/queue.h"
@@ -316,6 +317,22 @@ static inline u32 queue_nr_idle(struct wq *q)
 static inline void queue_without_thread(struct wq *q)
 {
 	q->of_process = true;
+}
+
+/* Changes an attribute as the owner of a process's queue does.  The others' values are ignored. */
+static inline int queue_set(struct wq *q, u32 bit, s64 value)
+{
+	const struct wq_attrs attrs = {
+		.set = bit, .order = value, .order_arg = value, .group_limit = value,
+		.max_defer = value, .lease = value,
+	};
+	bool of_process = q->of_process;
+	int ret;
+
+	q->of_process = true;
+	ret = wq_change_attrs(q, &attrs, NULL);
+	q->of_process = of_process;
+	return ret;
 }
 
 static inline u32 queue_nr_embedded(struct wq *q)

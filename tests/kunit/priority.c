@@ -861,6 +861,16 @@ const struct row wq_priority_rows[] = {
 	    QUEUE_OF_LEVELS(2, 0), ADD_LEVEL("high", 9), ADD_LEVEL("higher", 9), ADD_LEVEL("a", 0),
 	    ADD_LEVEL("b", 0), ADD_LEVEL("low", -1), RUN_AT("high", 9), RUN_AT("a", 0),
 	    RUN_AT("higher", 9), RUN_AT("low", -1), RUN_AT("b", 0)),
+	ROW(change_of_the_ageing_brings_the_turn_forward_and_does_not_put_it_off,
+	    QUEUE_OF_LEVELS(100, 0), ADD_LEVEL("low", 0), ADD_LEVEL("a", 1), ADD_LEVEL("b", 1),
+	    ADD_LEVEL("c", 1), ADD_LEVEL("d", 1), ADD_LEVEL("e", 1), RUN_AT("a", 1),
+	    SET(WQ_ATTR_ORDER_ARG, 3), RUN_AT("b", 1), SET(WQ_ATTR_ORDER_ARG, 100),
+	    RUN_AT("c", 1), RUN_AT("low", 0), RUN_AT("d", 1)),
+	ROW(ageing_can_end_and_begin_again,
+	    QUEUE_OF_LEVELS(2, 0), ADD_LEVEL("low", 0), ADD_LEVEL("a", 1), ADD_LEVEL("b", 1),
+	    ADD_LEVEL("c", 1), ADD_LEVEL("d", 1), ADD_LEVEL("e", 1), RUN_AT("a", 1),
+	    SET(WQ_ATTR_ORDER_ARG, WQ_NO_AGEING), RUN_AT("b", 1), RUN_AT("c", 1),
+	    SET(WQ_ATTR_ORDER_ARG, 2), RUN_AT("d", 1), RUN_AT("low", 0), RUN_AT("e", 1)),
 	ROW(gets_of_requeued_keys_do_not_count_for_ageing,
 	    QUEUE_OF_LEVELS(2, 0), ADD_LEVEL("low", -1), ADD_LEVEL("a", 1), ADD_LEVEL("b", 1),
 	    LOSE("a", 1),
@@ -887,6 +897,20 @@ const struct row wq_priority_rows[] = {
 	{}
 };
 
+static void change_of_the_ageing_checks_its_figure(struct kunit *test)
+{
+	queue_of_levels(test, 3, 0);
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_ORDER_ARG, WQ_MAX_AGEING + 1),
+			-ERANGE);
+	KUNIT_EXPECT_EQ(test, queue(test)->order_arg, 3U);
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_ORDER_ARG, 0), 0);
+	KUNIT_EXPECT_EQ(test, queue(test)->order_arg, (u32)WQ_DEFAULT_AGEING);
+	/* Levels themselves stay. */
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_ORDER, WQ_ORDER_FIFO), -EOPNOTSUPP);
+	queue_of(test, NULL);
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_ORDER_ARG, 2), -EOPNOTSUPP);
+}
+
 static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(get_returns_a_key_of_the_highest_level),
 	KUNIT_CASE(other_adds_have_level_0),
@@ -910,6 +934,7 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE_SLOW(key_of_each_level_is_handed_out_within_the_bound),
 	KUNIT_CASE(middle_level_is_served_between_floods_of_others),
 	KUNIT_CASE(strict_levels_serve_the_highest_one_alone),
+	KUNIT_CASE(change_of_the_ageing_checks_its_figure),
 	KUNIT_CASE(key_that_does_not_fit_stays_next_in_each_turn),
 	KUNIT_CASE(shutdown_hands_out_the_keys_of_all_levels),
 	KUNIT_CASE(getters_return_after_a_shutdown_with_keys_of_several_levels),

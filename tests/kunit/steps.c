@@ -111,6 +111,7 @@ s64 step_with_policy(struct kunit *test, const struct step *s)
 VALUE_STEP(policy, field_at(&fixture(test)->policy, s->arg, s->flags))
 VOID_STEP(without_thread, queue_without_thread(queue(test)))
 VALUE_STEP(pause, wq_pause(queue(test), s->flags, s->arg))
+VALUE_STEP(set, queue_set(queue(test), s->flags, s->arg))
 VALUE_STEP(shutting_down, wq_shutting_down(queue(test)))
 
 /* --- actors --- */

@@ -125,6 +125,8 @@ void run_row(struct kunit *test);
 #define POLICY(field, value)	STEP(policy, FIELD_OF(struct policy, field)), IS(value)
 /* As in the queue of a process, each call handles times. */
 #define WITHOUT_THREAD		STEP(without_thread)
+/* Changes one attribute, by its bit. */
+#define SET(bit, value)		STEP(set, .flags = bit, .arg = value), IS(0)
 #define PAUSE(what, ns)		STEP(pause, .flags = what, .arg = ns)
 #define SHUTTING_DOWN(is)	STEP(shutting_down), IS(is)
 
@@ -153,7 +155,7 @@ step_fn step_is, step_becomes, step_remember, step_unchanged, step_add, step_add
 	step_touch, step_got, step_run, step_get_any, step_len, step_stat, step_pass, step_at,
 	step_clock, step_tick, step_new_queue, step_without_thread, step_with_policy, step_policy,
 	step_pause, step_shutting_down, step_start, step_sleeps, step_still_waits, step_ends,
-	step_signal, step_interrupted, step_has_got;
+	step_signal, step_interrupted, step_has_got, step_set;
 
 /* The last actor that got this name. */
 struct actor *actor_of(struct kunit *test, const struct step *s);

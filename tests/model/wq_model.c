@@ -179,14 +179,19 @@ static u32 first_of(const struct wm *m, u32 group)
 	return i;
 }
 
-/* How many more keys of the group can be in processing. */
-static u32 free_slots(const struct wm *m, u32 group)
+/* How many more keys of the group can be in processing, with this limit. */
+static u32 slots_of(const struct wm *m, u32 group, u32 limit)
 {
 	u32 slots = 0, k;
 
 	for (k = group; k < m->p.keys; k += m->p.groups)
 		slots += m->key[k].slot;
-	return m->p.limit ? m->p.limit - slots : U32_MAX;
+	return limit ? limit - min(limit, slots) : U32_MAX;
+}
+
+static u32 free_slots(const struct wm *m, u32 group)
+{
+	return slots_of(m, group, m->p.limit);
 }
 
 /* How many more keys can start now by the rate of this bucket. */
@@ -395,6 +400,46 @@ static void give_back(struct wm *m, u32 k, u32 at)
 	lose_run(m, &m->key[k]);
 	insert(m, at, k);
 	m->nback++;
+}
+
+/* --- changes of the order's figures --- */
+
+/* Several groups that have a turn again have them in no order that the model knows. */
+static void set_limit(struct wm *m, u32 limit)
+{
+	u32 old = m->p.limit, g, n = 0;
+
+	for (g = 0; g < m->p.groups; g++) {
+		bool had = has_turn(m, g);
+
+		m->p.limit = limit;
+		n += !had && has_turn(m, g);
+		m->p.limit = old;
+	}
+	m->p.limit = limit;
+	if (n > 1) {
+		m->p.limit = old;
+		return;
+	}
+	for (g = 0; g < m->p.groups; g++)
+		update_turn(m, g);
+}
+
+static void set_ageing(struct wm *m, u32 ageing)
+{
+	u32 left = m->p.ageing == WQ_NO_AGEING ? ageing : m->p.ageing - m->levels[0].pops;
+
+	m->p.ageing = ageing;
+	m->levels[0].pops = ageing == WQ_NO_AGEING ? 0 : ageing - min(left, ageing);
+}
+
+/* The limit of groups or the ageing of levels changes, if it is sure what follows. */
+void wm_set_figure(struct wm *m, u32 figure)
+{
+	if (m->p.groups)
+		set_limit(m, figure);
+	else if (m->p.ageing && figure)
+		set_ageing(m, figure);
 }
 
 /* --- groups that wait --- */
@@ -617,9 +662,11 @@ static int delay_key(struct wm *m, u32 k, s8 level, s64 delay, u32 flags)
 	key->later = old.set ? max(key->later, level) : level;
 	set_time(m, due, delay);
 	if (!old.set)
-		m->key[k].bound = max(due->at, later(m, m->p.max_defer));
-	if (m->p.max_defer)
-		due->at = min(due->at, m->key[k].bound);
+		key->bound = -1;
+	if (key->bound < 0 && m->p.max_defer)
+		key->bound = max(due->at, later(m, m->p.max_defer));
+	if (key->bound >= 0)
+		due->at = min(due->at, key->bound);
 	if (old.set && ((flags & WQ_ADD_KEEP_FIRST) ||
 			(!(flags & WQ_ADD_TAKE_LATEST) && due->at >= old.at)))
 		*due = old;

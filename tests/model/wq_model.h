@@ -47,6 +47,7 @@ struct wm_params {
 	u32 max_keys;
 	s64 lease;		/* ns, 0: none */
 	s64 max_defer;		/* ns, 0: no bound */
+	bool can_defer;		/* max_defer can change */
 	bool timed;		/* it has a name, and so times */
 	bool objects;		/* keys of odd numbers are embedded entries */
 	u32 ageing;		/* of the levels, in each group if there are groups; 0: there are none */
@@ -82,7 +83,7 @@ struct wm_key {
 	u32 holder;		/* consumer, from 1 up; 0: none */
 	bool dirty;
 	struct wm_time time[WM_TIMES];
-	s64 bound;		/* delayed: until when it can be deferred */
+	s64 bound;		/* delayed: until when it can be deferred; -1: for ever */
 	u32 failures;
 	u32 given_back;		/* runs in a row */
 	bool parked;		/* or is to be parked, if it is held */
@@ -175,6 +176,7 @@ void wm_levels(const struct wm *m, u32 ready_by_priority[WQ_PRIORITIES]);
 u32 wm_poll(const struct wm *m, u32 c);
 u32 wm_next_ready(const struct wm *m);		/* index in ready of the next start, or nready */
 u32 wm_requeues(const struct wm *m, u32 k);
+void wm_set_figure(struct wm *m, u32 figure);
 s64 wm_left(const struct wm *m, u32 k, u32 which);
 s64 wm_age(const struct wm *m, u32 k);
 bool wm_is_last(const struct wm *m, u32 k, const struct wq_key_info *info);	/* its last run */

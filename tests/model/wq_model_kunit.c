@@ -567,6 +567,16 @@ static int rest_group(struct rig *rig, u32 k, s64 ns)
 	return wq_rest_group(rig->q, key_bytes[k], key_len[k], ns);
 }
 
+/* As the model has done it. */
+static int set_figure(struct rig *rig)
+{
+	const struct wm_params *p = &rig->run.m.p;
+
+	if (p->groups)
+		return queue_set(rig->q, WQ_ATTR_GROUP_LIMIT, p->limit);
+	return p->ageing ? queue_set(rig->q, WQ_ATTR_ORDER_ARG, p->ageing) : 0;
+}
+
 static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct taken *t)
 {
 	switch (s->verb) {
@@ -607,6 +617,10 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 		return wq_pause(rig->q, s->flags, s->ns);
 	case WS_REST:
 		return rest_group(rig, s->key, s->ns);
+	case WS_FIGURE:
+		return set_figure(rig);
+	case WS_DEFER:
+		return queue_set(rig->q, WQ_ATTR_MAX_DEFER, rig->run.m.p.max_defer);
 	case WS_TICK:
 	case WS_PASS:
 		wq_clock_tick(rig->q);
@@ -1331,6 +1345,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 			cfg->p.group_burst = 1 + ws_rnd(rnd, 3);
 		}
 	}
+	cfg->p.can_defer = cfg->p.max_defer || cfg->p.groups || cfg->p.ageing;
 	if (!ws_rnd(rnd, 3))
 		cfg->p.ceiling = 1 + ws_rnd(rnd, 6);
 	if (!ws_rnd(rnd, 4)) {

@@ -188,6 +188,13 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 	case WS_RATE:
 		wm_set_rate(m, s->ns, s->flags);
 		return 0;
+	case WS_FIGURE:
+		wm_set_figure(m, s->flags);
+		return 0;
+	case WS_DEFER:
+		if (m->p.can_defer)
+			m->p.max_defer = s->ns;
+		return 0;
 	}
 	return -ENOTTY;
 }
@@ -232,6 +239,9 @@ void ws_gen_init(struct ws_gen *g)
 			g->weight[v] = 0;
 	g->weight[WS_CEILING] = g->changes ? 4 : 0;
 	g->weight[WS_RATE] = g->weight[WS_CEILING];
+	g->weight[WS_FIGURE] = 4;
+	/* a bound that comes soon is one of a clock that is driven by hand */
+	g->weight[WS_DEFER] = g->clock ? 4 : 0;
 	/* these take time */
 	g->weight[WS_SOON] /= 8;
 	g->weight[WS_EXPIRE] = g->expires ? 4 : 0;
@@ -431,6 +441,12 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 		s->ns = ws_rnd(&g->seed, 3) ? 0 : WS_START_TOKEN;
 		s->flags = 1 + ws_rnd(&g->seed, 16);
 		break;
+	case WS_FIGURE:
+		s->flags = ws_rnd(&g->seed, 5);
+		break;
+	case WS_DEFER:
+		s->ns = ws_rnd(&g->seed, 4) * g->unit;
+		break;
 	case WS_PASS:
 	case WS_MOVE:
 		if (g->wide)
@@ -472,7 +488,8 @@ static const char * const verbs[] = {
 	"kick", "kick many", "disable", "enable", "flush", "watch or end the watch of", "end",
 	"shut down", "drain", "pause", "let the group rest of", "tick at the next time", "tick", "no tick",
 	"add, soon due,", "touch all and let all leases end", "set the ceiling",
-	"set the start rate to tokens of",
+	"set the start rate to tokens of", "set the limit of groups or the ageing to",
+	"set max_defer to",
 };
 
 static const struct name pauses[] = {
@@ -514,6 +531,8 @@ static const struct {
 	[WS_SOON] = { HAS_KEY | HAS_NS, add_flags },
 	[WS_CEILING] = { 0, no_names },
 	[WS_RATE] = { HAS_NS, no_names },
+	[WS_FIGURE] = { 0, no_names },
+	[WS_DEFER] = { HAS_NS },
 	[WS_VERBS] = {}
 };
 

@@ -38,6 +38,9 @@ enum ws_verb {
 	/* for a queue of a process: */
 	WS_CEILING,	/* flags: the ceiling from now on */
 	WS_RATE,	/* flags: the burst of starts from now on, ns: of a token; 0: no limit */
+	/* for both: */
+	WS_FIGURE,	/* flags: the limit of groups or the ageing of levels, see wm_set_figure() */
+	WS_DEFER,	/* ns: max_defer from now on, of a queue that can have one */
 	WS_VERBS
 };
 

@@ -7,7 +7,12 @@
 
 #define ALL_SET	(WQ_ATTR_MAX_KEYS | WQ_ATTR_LIMITER | \
 		 WQ_ATTR_LEASE | WQ_ATTR_SLACK | WQ_ATTR_MAX_RETRIES | WQ_ATTR_MAX_PROCESSING | \
-		 WQ_ATTR_START_RATE | WQ_ATTR_START_BURST)
+		 WQ_ATTR_START_RATE | WQ_ATTR_START_BURST | WQ_ATTR_MAX_DEFER)
+
+/* Attributes that need more than each queue has. */
+#define SOME_SET	(WQ_ATTR_LEASE | WQ_ATTR_MAX_DEFER)
+
+#define OF_ORDERS	(WQ_ATTR_ORDER | WQ_ATTR_ORDER_ARG | WQ_ATTR_GROUP_LIMIT)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, num)	\
@@ -121,8 +126,8 @@ TEST_F(users, config_reports_the_defaults)
 
 	ASSERT_EQ(sizeof(struct wq_attrs), a.c.size);
 	ASSERT_EQ(0, a.c.flags);
-	/* a queue that was created without a lease can have none */
-	ASSERT_EQ(ALL_SET & ~WQ_ATTR_LEASE, a.c.set);
+	/* a queue that was created without one of these can have none */
+	ASSERT_EQ(ALL_SET & ~SOME_SET, a.c.set);
 	ASSERT_EQ(0640, a.c.mode);
 	ASSERT_EQ(geteuid(), a.c.uid);
 	ASSERT_EQ(getegid(), a.c.gid);
@@ -168,11 +173,11 @@ TEST(config_of_a_private_queue_reports_no_permissions_to_set)
 {
 	struct attributes a = attributes(q_private(5));
 
-	ASSERT_EQ(ALL_SET & ~WQ_ATTR_LEASE, a.c.set);
+	ASSERT_EQ(ALL_SET & ~SOME_SET, a.c.set);
 	ASSERT_EQ(0, a.c.mode);
 	ASSERT_EQ(5, a.c.max_keys);
 	a = attributes(q_open_lease("", 0, SEC));
-	ASSERT_EQ(ALL_SET, a.c.set);
+	ASSERT_EQ(ALL_SET & ~WQ_ATTR_MAX_DEFER, a.c.set);
 }
 
 TEST(config_writes_at_most_num_limiters_elements)
@@ -268,11 +273,12 @@ TEST(report_fails_with_EINVAL_and_EFAULT_and_writes_nothing)
 
 TEST_F(users, set_changes_each_attribute_alone)
 {
-	int q = open_as_asked(self->name, (struct wq_attrs){ .lease = SEC });
+	int q = open_as_asked(self->name, (struct wq_attrs){ .lease = SEC, .max_defer = SEC });
 	/* the fields of other attributes are ignored, so they may hold anything */
 	struct wq_attrs c = {
 		.mode = 0xffff, .uid = -1, .gid = -1, .max_keys = 0xffffffff,
 		.limiters = 1, .num_limiters = 0xffffffff, .lease = -1, .slack = -1,
+		.order = 77, .order_arg = 0xffffffff, .max_defer = -1,
 	}, x;
 	struct attributes a = attributes(q);
 
@@ -289,6 +295,8 @@ TEST_F(users, set_changes_each_attribute_alone)
 	SET_ALONE(WQ_ATTR_LEASE, lease, WQ_MIN_LEASE);
 	SET_ALONE(WQ_ATTR_LEASE, lease, 0);
 	SET_ALONE(WQ_ATTR_LEASE, lease, HOUR);
+	SET_ALONE(WQ_ATTR_MAX_DEFER, max_defer, 0);
+	SET_ALONE(WQ_ATTR_MAX_DEFER, max_defer, INT64_MAX);
 	SET_ALONE(WQ_ATTR_SLACK, slack, 1);
 	SET_ALONE(WQ_ATTR_SLACK, slack, WQ_MAX_SLACK);
 	SET_ALONE(WQ_ATTR_MAX_RETRIES, max_retries, WQ_MAX_RETRIES);
@@ -319,7 +327,7 @@ static struct wq_attrs good(void)
 	return (struct wq_attrs){
 		.set = ALL_SET, .max_keys = 123,
 		.limiters = addr_of(nested), .num_limiters = ARRAY_SIZE(nested),
-		.lease = 2 * SEC, .slack = 3 * MS, .max_processing = 4,
+		.lease = 2 * SEC, .slack = 3 * MS, .max_processing = 4, .max_defer = SEC,
 		.start_rate = WQ_QPS(5), .start_burst = 6,
 	};
 }
@@ -329,7 +337,7 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	static const struct wq_limiter_spec bad_kind[] = { { .kind = WQ_LIMITER_OTHER } };
 	static const struct wq_limiter_spec bad_range[] = { EXPONENTIAL(-1, 1) };
 	static const struct wq_limiter_spec large[] = { MAX_OF(17) };
-	int q = open_as_asked(self->name, (struct wq_attrs){ .lease = SEC });
+	int q = open_as_asked(self->name, (struct wq_attrs){ .lease = SEC, .max_defer = SEC });
 	int unleased = q_private(0);
 	struct attributes a = attributes(q), b = attributes(unleased);
 	struct wq_attrs c;
@@ -344,7 +352,7 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 } while (0)
 	for (int bit = 0; bit < 32; bit++) {
 		BAD(-EINVAL, flags, 1U << bit);
-		if (!(ALL_SET & 1U << bit))
+		if (!((ALL_SET | OF_ORDERS) & 1U << bit))
 			BAD(-EINVAL, set, ALL_SET | 1U << bit);
 	}
 	BAD(-EINVAL, max_keys, 0);
@@ -355,6 +363,9 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	BAD(-EINVAL, set, WQ_ATTR_GROUP_START_RATE);
 	BAD(-EINVAL, set, WQ_ATTR_GROUP_START_BURST);
 	BAD(-EINVAL, limiters, addr_of(bad_kind));
+	BAD(-EOPNOTSUPP, set, ALL_SET | WQ_ATTR_ORDER);
+	BAD(-EOPNOTSUPP, set, ALL_SET | WQ_ATTR_ORDER_ARG);
+	BAD(-ERANGE, max_defer, -1);
 	BAD(-ERANGE, max_keys, WQ_MAX_KEYS + 1);
 	BAD(-ERANGE, lease, 1);
 	BAD(-ERANGE, lease, WQ_MIN_LEASE - 1);
@@ -377,7 +388,12 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	/* a queue without leases can't have one, and chmod and chown change a file */
 	c = good();
 	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE;
-	EXPECT_EQ(-EINVAL, q_set(unleased, c));
+	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_MAX_DEFER;
+	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_LIMIT;
+	c.group_limit = 1;
+	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
 	for (int bit = WQ_ATTR_MODE; bit <= WQ_ATTR_GID; bit <<= 1) {
 		c.set = WQ_ATTR_MAX_KEYS | bit;
 		EXPECT_EQ(-EINVAL, q_set(unleased, c));
@@ -385,13 +401,51 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	}
 	EXPECT_TRUE(is_same(&a, q));
 	EXPECT_TRUE(is_same(&b, unleased));
-	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE;
-	c.lease = 0;
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE | WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT;
+	c.lease = c.max_defer = c.group_limit = 0;
 	EXPECT_EQ(0, q_set(unleased, c));
 	EXPECT_EQ(123, attributes(unleased).c.max_keys);
 
 	EXPECT_EQ(0, q_set(q, good()));
 	EXPECT_EQ(123, attributes(q).c.max_keys);
+}
+
+/* The figures of an order can change, and the order can't. */
+TEST(set_changes_the_ageing_of_levels_and_the_limit_of_groups)
+{
+	static const struct {
+		__u32 order, arg, more;
+	} orders[] = {
+		{ WQ_ORDER_FIFO, 0, 0 },
+		{ WQ_ORDER_PRIORITY, 5, WQ_ATTR_MAX_DEFER | WQ_ATTR_ORDER_ARG },
+		{ WQ_ORDER_DELIMITER, '/', WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT },
+		{ WQ_ORDER_PREFIX, 5, WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT },
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(orders); i++) {
+		int q = open_as_asked("", (struct wq_attrs){
+			.order = orders[i].order, .order_arg = orders[i].arg,
+		});
+		struct attributes a = attributes(q);
+
+		EXPECT_EQ((ALL_SET & ~SOME_SET) | orders[i].more, a.c.set);
+		for (__u32 bit = WQ_ATTR_MAX_DEFER; bit <= WQ_ATTR_GROUP_LIMIT; bit <<= 1) {
+			struct wq_attrs c = {
+				.set = bit, .max_defer = HOUR, .order = orders[i].order,
+				.order_arg = 9, .group_limit = 7,
+			};
+
+			EXPECT_EQ(bit & orders[i].more ? 0 : -EOPNOTSUPP, q_set(q, c)) {
+				TH_LOG("order %d, bit 0x%x", i, bit);
+			}
+		}
+		a = attributes(q);
+		EXPECT_EQ(orders[i].order, a.c.order);
+		EXPECT_EQ(orders[i].more & WQ_ATTR_ORDER_ARG ? 9 : orders[i].arg, a.c.order_arg);
+		EXPECT_EQ(orders[i].more & WQ_ATTR_GROUP_LIMIT ? 7 : 0, a.c.group_limit);
+		EXPECT_EQ(orders[i].more ? HOUR : 0, a.c.max_defer);
+		close(q);
+	}
 }
 
 /* ---- permissions ---- */

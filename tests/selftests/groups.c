@@ -94,6 +94,117 @@ TEST_F(groups, config_reports_the_order_and_an_open_with_another_one_fails)
 	close(fd);
 }
 
+/* ---- changes of the limit ---- */
+
+static int set_limit(int q, __u32 limit)
+{
+	struct wq_attrs c = {
+		.size = sizeof(c), .set = WQ_ATTR_GROUP_LIMIT, .group_limit = limit,
+	};
+
+	return verb(q, WQ_IOC_ATTRS, &c);
+}
+
+TEST_F(groups, change_of_the_limit_wakes_getters_and_pollers)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int ep = epoll_create1(0), poller = q_attach(self->name, O_RDWR);
+	struct item it;
+	pid_t pid;
+
+	ASSERT_EQ(1, q_add(self->q, "a/1"));
+	ASSERT_EQ(1, q_add(self->q, "a/2"));
+	ASSERT_EQ(1, q_add(self->q, "a/3"));
+	ASSERT_TRUE(got(self->q, &it, "a/1"));
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, poller, &ev));
+	ASSERT_EQ(0, epoll_wait(ep, &ev, 1, 0));
+	pid = child();
+	if (!pid) {
+		int q = q_attach(self->name, O_RDWR);
+		struct item other;
+
+		_exit(q_get(q, &other, FOREVER) || strcmp("a/2", other.key) || q_done(q, &other));
+	}
+	ASSERT_TRUE(asleep(pid));
+	ASSERT_EQ(0, set_limit(self->q, 2));
+	EXPECT_EQ(0, reap(pid));
+	EXPECT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	ASSERT_EQ(0, set_limit(self->q, 1));
+	EXPECT_EQ(0, poll_now(poller));
+	ASSERT_EQ(0, set_limit(self->q, 0));
+	EXPECT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	EXPECT_TRUE(ran(self->q, "a/3"));
+	EXPECT_EQ(0, q_done(self->q, &it));
+	close(poller);
+	close(ep);
+}
+
+/* The next read of the file can take the key that the change blocks. */
+TEST_F(groups, limit_that_is_lowered_wakes_the_poller_of_a_file_with_a_key_of_its_last_read)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int ep = epoll_create1(0), other = q_attach(self->name, O_RDWR);
+	struct item it;
+	char key[16];
+
+	fcntl(self->q, F_SETFL, O_NONBLOCK);
+	ASSERT_EQ(0, set_limit(self->q, 2));
+	ASSERT_EQ(1, q_add(self->q, "a/1"));
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, self->q, &ev));
+	ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	ASSERT_EQ(3, read(self->q, key, sizeof(key)));
+	ASSERT_EQ(1, q_add(self->q, "a/2"));
+	ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	ASSERT_TRUE(got(other, &it, "a/2"));
+	ASSERT_EQ(1, q_add(self->q, "b/1"));
+	ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	ASSERT_EQ(0, q_done(other, &it));
+	ASSERT_TRUE(ran(other, "b/1"));
+	ASSERT_EQ(1, q_add(self->q, "a/3"));
+	ASSERT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	ASSERT_EQ(0, epoll_wait(ep, &ev, 1, 0));
+	ASSERT_EQ(0, set_limit(self->q, 1));
+	EXPECT_EQ(1, epoll_wait(ep, &ev, 1, 10000));
+	EXPECT_EQ(3, read(self->q, key, sizeof(key)));
+	EXPECT_TRUE(equal_bytes("key", "a/3", key, 3));
+	close(other);
+	close(ep);
+}
+
+/* Many holds of the lock.  Nothing is processing, so one key of a group of two is blocked by 1. */
+TEST_F_TIMEOUT(groups, change_of_the_limit_of_many_groups_is_complete_if_its_caller_is_killed, 240)
+{
+	enum { GROUPS = 100000 };
+	struct array a = array_new(1 << 17);
+	int q = q_groups("", 0, 2 * GROUPS), whole = 0;
+
+	ASSERT_LE(0, q);
+	for (int i = 0; i < 2 * GROUPS; i++) {
+		array_putf(&a, "%d/%d", i / 2, i % 2);
+		if (i % 1000 == 999) {
+			ASSERT_EQ(0, q_add_array(q, &a));
+			array_reset(&a);
+		}
+	}
+	for (int i = 0; i < 30; i++) {
+		struct wq_attrs c = { .size = sizeof(c) };
+		pid_t pid = child();
+
+		if (!pid)
+			_exit(set_limit(q, i % 2 ? 0 : 1));
+		if (i % 3) {
+			usleep(i * 1000);
+			kill(pid, SIGKILL);
+		}
+		whole += !reap(pid);
+		ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, &c));
+		ASSERT_EQ(c.group_limit ? GROUPS : 0, q_stat(q).blocked);
+	}
+	EXPECT_LE(10, whole);
+	close(q);
+	free(a.recs);
+}
+
 /* ---- turns ---- */
 
 TEST(get_of_several_keys_takes_groups_in_turns)

@@ -416,6 +416,17 @@ static int real_do(struct rig *rig, const struct ws_step *s, __u64 of, union one
 
 		return verb(rig->fd[1], WQ_IOC_ATTRS, &a);
 	}
+	case WS_FIGURE: {
+		const struct wm_params *p = &rig->run.m.p;
+		struct wq_attrs a = {
+			.size = sizeof(a),
+			.set = p->groups ? WQ_ATTR_GROUP_LIMIT : WQ_ATTR_ORDER_ARG,
+			.group_limit = p->limit, .order_arg = p->ageing,
+		};
+
+		/* As the model has done it. */
+		return p->groups || p->ageing ? verb(rig->fd[1], WQ_IOC_ATTRS, &a) : 0;
+	}
 	}
 	return 0;
 }

@@ -265,6 +265,32 @@ static int restore_group(struct target *to, const struct wq_attrs *attrs)
 	       restore_state(to->q, "a/1", RUNNING) ?: restore_state(to->q, "a/2", RUNNING);
 }
 
+/* Runs that the first limit of a queue counts. */
+TEST(processing_keys_count_against_a_later_limit_of_their_group)
+{
+	struct wq_attrs attrs = groups, set = {
+		.size = sizeof(set), .set = WQ_ATTR_GROUP_LIMIT, .group_limit = 2,
+	};
+	struct target to;
+	char got[16];
+
+	attrs.group_limit = 0;
+	ASSERT_EQ(0, restore_group(&to, &attrs));
+	EXPECT_EQ(0, q_stat(to.q).blocked);
+	EXPECT_EQ(0, verb(to.q, WQ_IOC_ATTRS, &set));
+	/* a/1 and a/2 are ahead, and have the two places. */
+	EXPECT_EQ(1, q_stat(to.q).blocked);
+	ASSERT_EQ(0, get_text(to.q, got));
+	EXPECT_STREQ("a/1", got);
+	ASSERT_EQ(0, get_text(to.q, got));
+	EXPECT_STREQ("a/2", got);
+	EXPECT_EQ(-EAGAIN, get_text(to.q, got));
+	ASSERT_EQ(0, q_done_key(to.q, "a/1"));
+	ASSERT_EQ(0, get_text(to.q, got));
+	EXPECT_STREQ("a/3", got);
+	EXPECT_TRUE(target_close(&to));
+}
+
 TEST(processing_keys_count_against_the_limit_of_their_group)
 {
 	struct target to;

@@ -250,7 +250,69 @@ test_take_latest_defers_a_key_up_to_max_defer() {
 	reports 2 "--take-latest and --coalesce need --after" wq add --take-latest $q k
 	status 2 wq create --max-defer 0 $q.b
 	status 1 wq create --max-defer 2h $q
-	prints "its max-defer is 1h, not 2h; use it as it is with --accept, or remove it first"
+	prints "its max-defer is 1h, not 2h; use it as it is with --accept, or change it with wqctl set"
+	status 0 wq set --max-defer 2h $q
+	is max_defer_ns 7200000000000 "$(stats max_defer_ns)"
+	status 0 wq set --max-defer 0 $q
+	is max_defer_ns - "$(stats max_defer_ns)"
+	# a restored queue can have one again
+	status 0 wq save -o "$dir/snapshot" $q
+	wq unlink $q
+	status 0 wq restore "$dir/snapshot"
+	is max_defer_ns - "$(stats max_defer_ns)"
+	status 0 wq set --max-defer 3h $q
+	is max_defer_ns 10800000000000 "$(stats max_defer_ns)"
+	wq create $q.b
+	reports 1 "it has the order fifo and was created without --max-defer, so its keys have no room for that; to make it again: wqctl pause $q.b && wqctl save -o FILE $q.b && wqctl unlink $q.b" \
+		wq set --max-defer 1h $q.b
+	wq unlink $q.b
+}
+
+test_set_changes_the_ageing_of_priorities_and_the_limit_of_groups() {
+	queue --order groups:/:1
+	wq add $q a/1 a/2 a/3
+	status 0 wq set --order groups:/:2 -n 9 $q
+	is "order, max_keys" "groups:/:2 9" "$(stats order max_keys)"
+	consumer 7
+	is "keys of two places" "a/1 a/2 1" "$(wq get --fd 7) $(wq get --fd 7) $(stats blocked)"
+	status 0 wq set --order groups:/ $q
+	is "order, blocked" "groups:/ 0" "$(stats order blocked)"
+	exec 7>&-
+	status 0 wq set --order groups:/ $q
+	reports 1 "can't change the queue '$q': its order is fixed at its creation, as is the DELIMITER or BYTES of its groups; to make it again: wqctl pause $q && wqctl save -o FILE $q && wqctl unlink $q, then create it with this option, and add its keys by wqctl restore --merge FILE" \
+		wq set --order groups:-:2 -n 8 $q
+	reports 1 "its order is fixed at its creation" wq set --order fifo $q
+	is "order, max_keys" "groups:/ 9" "$(stats order max_keys)"
+	reports 2 "a queue has one of the orders" wq set --order lifo $q
+	# the commands of the message
+	wq add $q b/1
+	status 0 wq pause $q
+	status 0 wq save -o "$dir/snapshot" $q
+	wq unlink $q
+	wq create --order priority $q
+	status 0 wq restore --merge "$dir/snapshot"
+	is "keys, ready" "4 4" "$(stats keys ready)"
+	status 0 wq set --order priority:strict $q
+	is order priority:strict "$(stats order)"
+	status 0 wq set --order priority $q
+	is order priority:16 "$(stats order)"
+	reports 1 "its order is priority:16, not priority:7; use it as it is with --accept, or change it with wqctl set" \
+		wq create --order priority:7 $q
+	reports 1 "its order is priority:16, not prefix:7; use it as it is with --accept, or remove it first" \
+		wq create --order prefix:7 $q
+}
+
+test_apply_changes_the_limit_of_groups_and_names_why_an_order_stays() {
+	queue --order groups:/:1
+	echo "$q - - --order groups:/:3" >"$dir/conf"
+	status 0 wq apply "$dir/conf"
+	is "standard output" "changed $q: its order is groups:/:1, not groups:/:3" "$(<"$out")"
+	is order groups:/:3 "$(stats order)"
+	status 0 wq apply "$dir/conf"
+	is "standard output of a repeated apply" '' "$(<"$out")"
+	echo "$q - - --order prefix:3" >"$dir/conf"
+	reports 1 "conf:1: the queue '$q' exists, and its order is groups:/:3, not prefix:3; its order is fixed at its creation" \
+		wq apply "$dir/conf"
 }
 
 test_create_slack_and_limiter_appear_in_stat() {

@@ -387,6 +387,9 @@ static void some_config(struct wq_attrs *config)
 		.start_burst = 1 + below(100),
 		.group_start_rate = below(2) ? 0 : WQ_QPS(10000ULL << below(10)),
 		.group_start_burst = 1 + below(100),
+		.max_defer = below(2) ? 0 : 1 + some_time(10 * MS),
+		.group_limit = below(4),
+		.order_arg = below(10),
 	};
 }
 
@@ -691,7 +694,7 @@ static int open_own(const char *name)
 		.limiters = config.limiters,
 		.lease = config.lease, .slack = config.slack,
 		.max_retries = below(2) ? config.max_retries : 0,
-		.max_defer = below(2) ? 1 + some_time(10 * MS) : 0,
+		.max_defer = config.max_defer,
 		.max_processing = config.max_processing,
 		.start_rate = config.start_rate,
 		.start_burst = below(2) ? config.start_burst : 0,
@@ -705,7 +708,7 @@ static int open_own(const char *name)
 	else if (order == WQ_ORDER_DELIMITER)
 		attr.order_arg = 'A' + below(8);
 	if (attr.order_arg)
-		attr.group_limit = below(4);
+		attr.group_limit = config.group_limit;
 	if (attr.order_arg && below(2))
 		attr.group_ageing = 1 + below(4);
 	return wq_open_attr(name, O_RDWR | O_CREAT, 0600, &attr);

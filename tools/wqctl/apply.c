@@ -164,18 +164,20 @@ static int apply_attrs(struct line *l, int q, bool dry)
 {
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	struct wq_attrs is, attrs = l->a.attrs;
-	char *text = NULL;
+	char *text = NULL, *fixed;
 
 	if (wq_attrs(q, &is, specs, WQ_MAX_LIMITERS))
 		return failed(l, "read");
 	attrs.set = attr_differences(&l->a, &is, specs, &text);
-	if (attrs.set & ~is.set)
-		message("%s: the queue '%s' exists, and %s; it cannot be changed, so remove the queue first: wqctl unlink %s%s",
-			l->where, l->a.queue, text ? text : "differs", end_of_options(l->a.queue),
-			l->a.queue);
-	else if (attrs.set && !dry && wq_set_attrs(q, &attrs))
+	attr_split_order(&attrs, &is);
+	if (attrs.set & ~is.set) {
+		fixed = attr_fixed_text(attrs.set & ~is.set, l->a.queue);
+		message("%s: the queue '%s' exists, and %s; %s", l->where, l->a.queue,
+			text ? text : "differs", fixed ? fixed : "it can't be changed");
+		free(fixed);
+	} else if (attrs.set && !dry && wq_set_attrs(q, &attrs)) {
 		failed(l, "change");
-	else {
+	} else {
 		if (attrs.set)
 			printf("%s %s: %s\n", dry ? "change" : "changed", l->a.queue,
 			       text ? text : "");

@@ -25,7 +25,7 @@
 #define S64_MAX	INT64_MAX
 #define U32_MAX	UINT32_MAX
 
-enum change { NEVER, ALWAYS, BY_FILE, LEASED };
+enum change { NEVER, ALWAYS, BY_FILE, LEASED, RANKED, AGEING, LEVELED };
 
 /**
  * struct row - an attribute
@@ -110,7 +110,7 @@ static bool has_option(const struct row *r, bool change)
 {
 	if (!r->option)
 		return false;
-	return change ? r->change != NEVER : r->kind != USER && r->kind != GROUP;
+	return change ? r->change != NEVER || r->kind == ORDER : r->kind != USER && r->kind != GROUP;
 }
 
 static uint32_t parse_owner(struct argp_state *state, const char *text)
@@ -321,6 +321,45 @@ static void compare(const struct args *a, const struct wq_attrs *is,
 	}
 }
 
+void attr_split_order(struct wq_attrs *asked, const struct wq_attrs *is)
+{
+	bool levels = is->order == WQ_ORDER_PRIORITY;
+
+	if (!(asked->set & WQ_ATTR_ORDER) || asked->order != is->order)
+		return;
+	if (levels && !asked->order_arg)
+		asked->order_arg = WQ_DEFAULT_AGEING;
+	if (!levels && asked->order_arg != is->order_arg)
+		return;
+	asked->set &= ~WQ_ATTR_ORDER;
+	if (asked->order_arg != is->order_arg)
+		asked->set |= WQ_ATTR_ORDER_ARG;
+	if (asked->group_limit != is->group_limit)
+		asked->set |= WQ_ATTR_GROUP_LIMIT;
+	if (asked->group_ageing != is->group_ageing)
+		asked->set |= WQ_ATTR_GROUP_AGEING;
+}
+
+char *attr_fixed_text(uint32_t fixed, const char *queue)
+{
+	const char *why = fixed & WQ_ATTR_ORDER ? "its order is fixed at its creation, as is the DELIMITER or BYTES of its groups" :
+			  fixed & WQ_ATTR_GROUP_AGEING ? "whether the keys of a group have priorities is fixed at its creation" :
+			  fixed & WQ_ATTR_MAX_DEFER ? "it has the order fifo and was created without --max-defer, so its keys have no room for that" :
+			  fixed & WQ_ATTR_LEASE ? "it was created without a lease, so its consumers may not use tokens" :
+			  "this kernel's wq can't change that";
+	const char *end = queue ? end_of_options(queue) : NULL;
+	char *text = NULL;
+	int len;
+
+	/* The pause makes adds fail that would come between the save and the unlink. */
+	if (queue)
+		len = asprintf(&text, "%s; to make it again: wqctl pause %s%s && wqctl save -o FILE %s%s && wqctl unlink %s%s, then create it with this option, and add its keys by wqctl restore --merge FILE",
+			       why, end, queue, end, queue, end, queue);
+	else
+		len = asprintf(&text, "%s; create another queue with this option", why);
+	return len < 0 ? NULL : text;
+}
+
 uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
 			  const struct wq_limiter_spec *specs, char **text)
 {
@@ -338,14 +377,17 @@ static bool report_differences(const struct args *a)
 {
 	struct wq_limiter_spec specs[WQ_MAX_LIMITERS];
 	int q = open_either(a->queue);
-	struct wq_attrs is;
+	struct wq_attrs is, asked = a->attrs;
 	char *text = NULL;
 	uint32_t set = 0;
 
 	if (q < 0)
 		return false;
-	if (!wq_attrs(q, &is, specs, WQ_MAX_LIMITERS))
-		set = attr_differences(a, &is, specs, &text);
+	if (!wq_attrs(q, &is, specs, WQ_MAX_LIMITERS)) {
+		asked.set = attr_differences(a, &is, specs, &text);
+		attr_split_order(&asked, &is);
+		set = asked.set;
+	}
 	close(q);
 	if (!text)
 		return false;
@@ -452,18 +494,21 @@ int cmd_create(const struct args *a)
 /* Not of WQ_IOC_ATTRS. */
 #define FILE_ATTRS	(WQ_ATTR_MODE | WQ_ATTR_UID | WQ_ATTR_GID)
 
-static int set_complain(const struct args *a, int q)
+/* @fixed: the attributes that can't be changed in this queue. */
+static int set_complain(const struct args *a, int q, uint32_t fixed)
 {
 	struct wq_attrs now = { 0 };
 	int err = errno;
+	char *text;
 
 	wq_attrs(q, &now, NULL, 0);
 	if (report_range(a, err, "change", now.order))
 		return FAILED;
-	if (err == EINVAL && a->attrs.set & WQ_ATTR_LEASE && a->attrs.lease)
-		message("can't change the queue '%s': it was created without a lease, so its consumers may not use tokens; remove it, and create it with --lease",
-			queue_text(a));
-	else if (err == ENODEV && a->attrs.set & FILE_ATTRS)
+	if (err == EOPNOTSUPP && fixed) {
+		text = attr_fixed_text(fixed, a->queue);
+		message("can't change the queue '%s': %s", queue_text(a), text ? text : "");
+		free(text);
+	} else if (err == ENODEV && a->attrs.set & FILE_ATTRS)
 		message("can't change the queue '%s': mode, owner and group are those of its file in wqueue, which is not mounted on %s; a private queue has none",
 			queue_text(a), names_dir());
 	else if (err == EPERM && a->attrs.set & (WQ_ATTR_UID | WQ_ATTR_GID))
@@ -540,15 +585,19 @@ bool report_owner_limits(const char *queue, int q)
 int cmd_set(const struct args *a)
 {
 	int q = queue_open(a, OPEN_EITHER);
-	struct wq_attrs attrs = a->attrs;
+	struct wq_attrs attrs = a->attrs, is;
 
 	/* The file last: a new owner may not be allowed to change the rest. */
 	attrs.set &= ~FILE_ATTRS;
+	if (attrs.set && wq_attrs(q, &is, NULL, 0))
+		return set_complain(a, q, 0);
+	if (attrs.set)
+		attr_split_order(&attrs, &is);
 	if (attrs.set && wq_set_attrs(q, &attrs))
-		return set_complain(a, q);
+		return set_complain(a, q, attrs.set & ~is.set);
 	/* By the descriptor, because the name can be that of another queue by now. */
 	if (a->attrs.set & FILE_ATTRS && attr_set_file(q, &a->attrs))
-		return set_complain(a, q);
+		return set_complain(a, q, 0);
 	/* Only root can exceed the limits of the new owner. */
 	if (a->attrs.set & WQ_ATTR_UID)
 		report_owner_limits(queue_text(a), q);
@@ -603,6 +652,16 @@ static void put_limiter_line(FILE *out, const struct wq_attrs *attrs,
 	free(text);
 }
 
+/*
+ * Whether a snapshot has the value 0: a queue that was created with a lease stays one of tokens,
+ * and a queue of the order fifo that was created with max_defer can have one again.
+ */
+static bool has_zero(const struct row *r, const struct wq_attrs *attrs)
+{
+	return r->bit & attrs->set &
+	       (WQ_ATTR_LEASE | (attrs->order == WQ_ORDER_FIFO ? WQ_ATTR_MAX_DEFER : 0));
+}
+
 char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *specs)
 {
 	char *lines, order[ORDER_TEXT];
@@ -613,9 +672,7 @@ char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *spe
 	if (!out)
 		return NULL;
 	for_each_row(r) {
-		/* A queue that was created with a lease stays one of tokens. */
-		if (!r->option || (is_value(r) && !load(r, attrs) &&
-				   !(r->bit == WQ_ATTR_LEASE && attrs->set & r->bit)))
+		if (!r->option || (is_value(r) && !load(r, attrs) && !has_zero(r, attrs)))
 			continue;
 		fprintf(out, "attr %s ", r->option);
 		switch (r->kind) {
@@ -651,7 +708,7 @@ char *attr_lines(const struct wq_attrs *attrs, const struct wq_limiter_spec *spe
 
 static const char *parse_plain(const struct row *r, const char *text, struct wq_attrs *attrs)
 {
-	bool zero = r->bit == WQ_ATTR_LEASE;
+	bool zero = r->bit & (WQ_ATTR_LEASE | WQ_ATTR_MAX_DEFER);
 	int64_t value = 0;
 	uint64_t mode = 0;
 

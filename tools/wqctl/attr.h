@@ -21,6 +21,18 @@ const struct argp *attr_argp(bool change);
 uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
 			  const struct wq_limiter_spec *specs, char **text);
 
+/*
+ * The order of a queue stays, its ageing and the limit of its groups can change.  If @asked has the
+ * order that the queue has, replace its bit in asked->set by those of the parts that differ.
+ */
+void attr_split_order(struct wq_attrs *asked, const struct wq_attrs *is);
+
+/*
+ * Why some of these attributes, WQ_ATTR_*, can't be changed in a queue, and the next step; to be
+ * freed.  @queue: its name, or NULL.
+ */
+char *attr_fixed_text(uint32_t fixed, const char *queue);
+
 /* Add the attributes to an object, but those that every queue in a list has. */
 void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter_spec *specs);
 

@@ -195,14 +195,18 @@ static int restore_keys(struct restore *r, const struct snapshot_queue *sq, cons
 /* Queues */
 
 /*
- * Before the keys: the owner, whose processes can't open the queue otherwise, and the lease 0.  A new
- * queue has leases only if it is made with one, so it has the shortest until then.
+ * Before the keys: the owner, whose processes can't open the queue otherwise, and a lease or a
+ * max_defer of 0.  A new queue can have them only if it is made with one, so it has the shortest
+ * until then.
  */
 static int begin_attrs(const struct snapshot_queue *sq, int q)
 {
-	struct wq_attrs lease = { .set = WQ_ATTR_LEASE }, file = sq->attrs, is;
+	struct wq_attrs none = {
+		.set = (sq->attrs.lease ? 0 : sq->attrs.set & WQ_ATTR_LEASE) |
+		       (sq->attrs.max_defer ? 0 : sq->attrs.set & WQ_ATTR_MAX_DEFER),
+	}, file = sq->attrs, is;
 
-	if (sq->attrs.set & WQ_ATTR_LEASE && !sq->attrs.lease && wq_set_attrs(q, &lease))
+	if (none.set && wq_set_attrs(q, &none))
 		return -1;
 	if (wq_attrs(q, &is, NULL, 0))
 		return -1;
@@ -307,6 +311,8 @@ static int create_queue(struct snapshot_queue *sq, const struct part *p, struct 
 		attrs.max_keys = p->keys;
 	if (sq->attrs.set & WQ_ATTR_LEASE && !attrs.lease)
 		attrs.lease = WQ_MIN_LEASE;
+	if (sq->attrs.set & WQ_ATTR_MAX_DEFER && !attrs.max_defer)
+		attrs.max_defer = 1;
 	t->q = wq_open_attr(sq->name, O_RDWR | O_CREAT | O_EXCL,
 			    t->has_file ? MODE_UNFINISHED : sq->attrs.mode, &attrs);
 	t->own = t->created = t->q >= 0;

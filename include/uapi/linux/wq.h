@@ -405,16 +405,16 @@ struct wq_limiter_spec {
 #define WQ_ATTR_LEASE		(1U << 5)
 #define WQ_ATTR_SLACK		(1U << 6)
 #define WQ_ATTR_MAX_RETRIES		(1U << 7)
-#define WQ_ATTR_MAX_DEFER	(1U << 8)	/* this one and the next three can't be changed */
-#define WQ_ATTR_ORDER		(1U << 9)
-#define WQ_ATTR_ORDER_ARG	(1U << 10)
+#define WQ_ATTR_MAX_DEFER	(1U << 8)
+#define WQ_ATTR_ORDER		(1U << 9)	/* can't be changed */
+#define WQ_ATTR_ORDER_ARG	(1U << 10)	/* of PRIORITY alone */
 #define WQ_ATTR_GROUP_LIMIT	(1U << 11)
 #define WQ_ATTR_MAX_PROCESSING	(1U << 12)
 #define WQ_ATTR_START_RATE	(1U << 13)
 #define WQ_ATTR_START_BURST	(1U << 14)
 #define WQ_ATTR_GROUP_START_RATE	(1U << 15)
 #define WQ_ATTR_GROUP_START_BURST	(1U << 16)
-#define WQ_ATTR_GROUP_AGEING	(1U << 17)	/* can't be changed */
+#define WQ_ATTR_GROUP_AGEING	(1U << 17)	/* can be changed if it is not 0 */
 
 /**
  * struct wq_attrs - the attributes of a queue.
@@ -455,15 +455,23 @@ struct wq_limiter_spec {
  *	processes at most once in this time; up to WQ_MAX_SLACK.  0: WQ_DEFAULT_SLACK
  * @max_defer: ns, for how long adds with WQ_ADD_TAKE_LATEST can defer a key.  The key's delay ends
  *	at most this long after it began, or at its first end if that is later.  So a key that is
- *	added again and again is still run.  0: no bound
+ *	added again and again is still run.  0: no bound.  Only a queue with another order than
+ *	FIFO, or that was created with a bound, can have one.  After a change, a key that is delayed
+ *	keeps the bound of its delay, also if max_defer is 0 now.  If its delay began without one,
+ *	the bound counts from the next add of the key with a delay
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order; while
  *	their group rests, ahead of the others of the group, or of their priority there
  * @order_arg: PRIORITY: one get in each @order_arg is for the next lower priority that has keys, up
  *	to WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends
  *	the group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes
- *	of the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0
+ *	of the group's name, 1 to WQ_MAX_KEY.  A shorter key is a group by itself.  Else must be 0.
+ *	That of PRIORITY can be changed.  Then the next such get comes after the number of gets that
+ *	were left, or sooner
  * @group_limit: DELIMITER and PREFIX: how many keys of a group can be processing at once; 0: no
- *	limit.  Else must be 0
+ *	limit.  Else must be 0.  A change reaches the groups one after the other until the call
+ *	returns, and gets go on meanwhile.  Runs in progress count.  If more keys of a group are
+ *	processing than its new limit, their runs go on.  Groups that the change makes available go
+ *	behind the others, in no particular order.  A call that is killed ends after the last group
  * @max_retries: how many failures in a row of a key are retried, up to WQ_MAX_RETRIES.  The next
  *	failure parks the key.  0: all failures are retried.  A change parks no key by itself, and
  *	parked keys stay parked
@@ -588,12 +596,13 @@ struct wq_limiter_spec {
  *  ENOMEM     there is not enough memory
  *
  * Errors of WQ_IOC_ATTRS; all but the first and EFAULT only if @set is not 0:
- *  EINVAL     - @flags or @fd is not 0
- *             - @set has an unknown bit, or that of an attribute that can't be changed
+ *  EINVAL     - @flags, @fd or @reserved is not 0
+ *             - @set has an unknown bit, or MODE, UID or GID, see @mode
  *             - @max_keys, @slack, @start_burst or, with groups, @group_start_burst is 0
- *             - @group_start_rate or @group_start_burst is not 0, and the queue has no groups
- *             - @lease is not 0, and the queue was created without a lease
  *             - the limiters are not valid, see WQ_IOC_OPEN
+ *  EOPNOTSUPP  this queue can't have another value of an attribute in @set, as a report of @set
+ *             shows: @order, @order_arg of groups, @group_limit without groups, @max_defer,
+ *             @lease, or whether @group_ageing is 0
  *  E2BIG, ERANGE  as of WQ_IOC_OPEN
  *  EFAULT     the limiters can't be read; @set is 0: they or the struct can't be written
  *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue

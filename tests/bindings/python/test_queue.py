@@ -1500,6 +1500,8 @@ class Controls(Case):
                 ({"start_rate": 0.25}, {"start_rate": 25 * 10 ** 7}),
                 ({"lease": 2.5}, {"lease": 25 * 10 ** 8}),
                 ({"slack": 0.25}, {"slack": 25 * 10 ** 7}),
+                ({"max_defer": 0.5}, {"max_defer": 5 * 10 ** 8}),
+                ({"order_arg": 7}, {"order_arg": 7}),
                 ({"limiter": wq.fast_slow(1, 2, 3)}, {"limiter": wq.fast_slow(1, 2, 3)})]
             for change, seen in changes:
                 q.set_attrs(**change)
@@ -1511,8 +1513,9 @@ class Controls(Case):
 
     def test_set_that_fails_changes_nothing(self) -> None:
         before = self.q.attrs()
-        with self.raises(OSError, errno.EINVAL):
-            self.q.set_attrs(max_keys=5, lease=3)
+        for fixed in {"lease": 3}, {"max_defer": 3}, {"order_arg": 3}, {"group_limit": 3}:
+            with self.raises(OSError, errno.EOPNOTSUPP):
+                self.q.set_attrs(max_keys=5, **fixed)
         with self.raises(OSError, errno.ERANGE):
             self.q.set_attrs(max_keys=5, slack=1e6)
         for number in (-1, 2 ** 32):
@@ -1672,6 +1675,16 @@ class Opens(Case):
             q.set_attrs(group_start_rate=0, group_start_burst=2)
             with q.get(timeout=0) as item:
                 self.assertEqual("a/2", item.text)
+
+    def test_the_limit_of_groups_can_change_while_keys_are_processing(self) -> None:
+        with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/")) as q:
+            q.add_many(["a/1", "a/2", "a/3"])
+            with q.get(timeout=0), q.get(timeout=0):
+                q.set_attrs(group_limit=1)
+                self.assertEqual(1, q.stat().blocked_by_group)
+                q.set_attrs(group_limit=3)
+                with q.get(timeout=0) as three:
+                    self.assertEqual("a/3", three.text)
 
     def test_rest_holds_back_the_keys_of_a_group(self) -> None:
         with wq.open(order=wq.Order.DELIMITER, order_arg=ord("/")) as q:

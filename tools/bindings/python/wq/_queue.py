@@ -700,12 +700,16 @@ class Queue(OneProcess):
                   max_processing: int | None = None, max_retries: int | None = None,
                   limiter: Limiter | None = None, slack: float | None = None,
                   start_rate: float | None = None, start_burst: int | None = None,
+                  order_arg: int | None = None, group_limit: int | None = None,
+                  group_ageing: int | None = None, max_defer: float | None = None,
                   group_start_rate: float | None = None,
                   group_start_burst: int | None = None) -> None:
         """Change those attributes that are given, as open() takes them. 0 is the default of each.
 
-        A queue that was created without a lease cannot have one. If the call raises, no attribute
-        has changed. Only the queue's owner and root may do this.
+        A queue that was created without a lease cannot have one. max_defer needs a queue that was
+        created with it, or has another order than Order.FIFO. order_arg can be changed if it is the
+        ageing of Order.PRIORITY. Else the call raises OSError with EOPNOTSUPP. If the call raises,
+        no attribute has changed. Only the queue's owner and root may do this.
 
         >>> import wq
         >>> q = wq.open()
@@ -721,6 +725,9 @@ class Queue(OneProcess):
                 (_abi.WQ_ATTR_MAX_KEYS, "max_keys", max_keys),
                 (_abi.WQ_ATTR_MAX_PROCESSING, "max_processing", max_processing),
                 (_abi.WQ_ATTR_MAX_RETRIES, "max_retries", max_retries),
+                (_abi.WQ_ATTR_ORDER_ARG, "order_arg", order_arg),
+                (_abi.WQ_ATTR_GROUP_LIMIT, "group_limit", group_limit),
+                (_abi.WQ_ATTR_GROUP_AGEING, "group_ageing", group_ageing),
                 (_abi.WQ_ATTR_START_BURST, "start_burst", start_burst),
                 (_abi.WQ_ATTR_GROUP_START_BURST, "group_start_burst", group_start_burst)):
             if value is not None:
@@ -729,6 +736,7 @@ class Queue(OneProcess):
         # The unit of the kernel's rate is one in 10^9 seconds.
         for bit, name, number in ((_abi.WQ_ATTR_LEASE, "lease", lease),
                                   (_abi.WQ_ATTR_SLACK, "slack", slack),
+                                  (_abi.WQ_ATTR_MAX_DEFER, "max_defer", max_defer),
                                   (_abi.WQ_ATTR_START_RATE, "start_rate", start_rate),
                                   (_abi.WQ_ATTR_GROUP_START_RATE, "group_start_rate",
                                    group_start_rate)):

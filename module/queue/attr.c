@@ -414,7 +414,7 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
 	struct wq_cs cs;
 	bool more;
 
-	/* If the caller is killed, the next change goes on, and until then each get of a group. */
+	/* A change reaches all groups also if its caller is killed. */
 	do {
 		wq_lock(&cs, q);
 		if (ret == -EAGAIN)
@@ -422,7 +422,7 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
 		more = q->grouped && wq_change_groups(&cs);
 		wq_unlock(&cs);
 		cond_resched();
-	} while ((more || ret == -EAGAIN) && !fatal_signal_pending(current));
+	} while (more || (ret == -EAGAIN && !fatal_signal_pending(current)));
 	return ret;
 }
 
@@ -435,20 +435,18 @@ static void walk(struct wq *q, void (*step)(struct wq_cs *cs, u64 *cursor))
 	u64 cursor = 0;
 	struct wq_cs cs;
 	u32 before;
-	bool first;
 	int i;
 
 	do {
 		wq_lock(&cs, q);
 		before = wq_nr_available(&cs);
-		first = q->polled_reads && !wq_blocked_by_group(q);
 		i = 0;
 		do
 			step(&cs, &cursor);
 		while (cursor && ++i < WQ_BATCH);
 		cs.wakes.ready += max(wq_nr_available(&cs), before) - before;
-		/* As in wq_push_order(). */
-		if (first && wq_blocked_by_group(q))
+		/* The events of files with a key of their last read can be others. */
+		if (q->polled_reads)
 			cs.wakes.others |= WQ_WAKE_READERS;
 		wq_unlock(&cs);
 		cond_resched();

@@ -262,8 +262,8 @@ s64 wq_groups_due(const struct wq *q)
 }
 
 /*
- * A key that was given back, and that is in no list, becomes the first of its group or level.  Returns
- * how many more keys the order offers.
+ * A key that was given back, and that is in no list, becomes the first of its group or level.
+ * Returns how many more keys the order offers.
  */
 u32 wq_hold_back_one(struct wq *q, struct wq_entry *e, s64 now)
 {

@@ -98,6 +98,26 @@ void wq_trim_share(struct wq_cs *cs)
 		wake_user(cs);
 }
 
+/* wq_settle() in a queue with a rate of groups. */
+u32 wq_settle_rated(struct wq_cs *cs, struct wq_entry *e)
+{
+	struct wq *q = cs->q;
+	struct wq_group *g = wq_groups_of(q->policy_data, e);
+	bool waited = wq_group_waits(g), first = !wq_blocked_by_group(q);
+	u32 more;
+
+	wq_assert_locked(cs);
+	more = wq_settle_group(q, g, wq_now(cs));
+	/*
+	 * A read may find the key of its file's last run in the group, which no longer waits, or
+	 * release a key there by the end of that run, see wq_poll_mask().
+	 */
+	if (q->polled_reads && ((waited && !wq_group_waits(g)) ||
+				(first && wq_blocked_by_group(q))))
+		cs->wakes.others |= WQ_WAKE_READERS;
+	return more;
+}
+
 /* wq_push_order() into an order that can block the entry. */
 static __always_inline void push_blocking(struct wq_cs *cs, struct wq_entry *e, bool rated)
 {

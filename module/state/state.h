@@ -132,12 +132,13 @@ static inline void wq_requeued_del(struct wq *q, struct wq_entry *e)
 		q->hold_back = true;
 }
 
+u32 wq_settle_rated(struct wq_cs *cs, struct wq_entry *e);
+
 /* The ready keys of an entry's group have changed, see wq_settle_group(). */
 static inline u32 wq_settle(struct wq_cs *cs, struct wq_entry *e)
 {
 	wq_assert_locked(cs);
-	return unlikely(cs->q->group_start_rate) ?
-	       wq_settle_group(cs->q, wq_groups_of(cs->q->policy_data, e), wq_now(cs)) : 0;
+	return unlikely(cs->q->group_start_rate) ? wq_settle_rated(cs, e) : 0;
 }
 
 /* Charge the queue's user for memory that was needed for a key that the queue has already. */

@@ -410,17 +410,20 @@ static void set_limit(struct wm *m, u32 limit)
 	u32 old = m->p.limit, g, n = 0;
 
 	for (g = 0; g < m->p.groups; g++) {
+		u32 starts = m->group_starts[g];
 		bool had = has_turn(m, g);
 
+		/* as update_wait() will have it */
+		m->group_starts[g] = starts_left(m, m->p.group_token, m->p.group_burst,
+						 m->group_full_at[g]);
 		m->p.limit = limit;
 		n += !had && has_turn(m, g);
 		m->p.limit = old;
+		m->group_starts[g] = starts;
 	}
-	m->p.limit = limit;
-	if (n > 1) {
-		m->p.limit = old;
+	if (n > 1 || limit == old)
 		return;
-	}
+	m->p.limit = limit;
 	for (g = 0; g < m->p.groups; g++)
 		update_turn(m, g);
 }

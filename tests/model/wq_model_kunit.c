@@ -573,7 +573,8 @@ static int set_figure(struct rig *rig)
 	const struct wm_params *p = &rig->run.m.p;
 
 	if (p->groups)
-		return queue_set(rig->q, WQ_ATTR_GROUP_LIMIT, p->limit);
+		return p->limit == rig->q->group_limit ? 0 :
+		       queue_set(rig->q, WQ_ATTR_GROUP_LIMIT, p->limit);
 	return p->ageing ? queue_set(rig->q, WQ_ATTR_ORDER_ARG, p->ageing) : 0;
 }
 

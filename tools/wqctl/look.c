@@ -613,8 +613,10 @@ bool groups_add_waits(int q, struct groups *gs, const struct wq_attrs *cfg)
 			ok = g;
 			if (!ok)
 				break;
-			g->due = v.info.due ? v.info.due : 1;
 			g->starts = v.info.num_requeues;
+			/* A full bucket gets no token before a key starts. */
+			if (v.info.due < INT64_MAX / 2)
+				g->due = v.info.due ? v.info.due : 1;
 			if (v.info.lease >= 0)
 				g->rest = v.info.lease ? v.info.lease : 1;
 		}

@@ -1028,7 +1028,7 @@ struct wq_list_rec {
  *	wait for a time.  The key of a record is the name of the group, due is ns until its rest
  *	ends or its next token comes, lease is ns until its rest ends, or -1, num_requeues is how
  *	many of its keys can start before that, and the other fields are 0.  The end of the clock
- *	stands for a rest that never ends
+ *	stands for a rest that never ends, and for a token that comes only after a start
  * @keys: the buffer for an array of struct wq_list_rec
  * @cursor: in, 0 for the first call, then the cursor that the last call returned; out, where the
  *	next call continues, 0 at the end

@@ -48,7 +48,7 @@ struct wq_key {
 
 /* The lease of an entry, see base/lease.c. */
 struct wq_lease {
-	struct list_head link;	/* in wq.leases while the lease runs; else empty, but for levels.c */
+	struct list_head link;	/* in wq.leases while the lease runs; see also levels.c */
 	s64 end;		/* ns on the queue's clock */
 };
 

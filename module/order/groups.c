@@ -528,8 +528,8 @@ void wq_groups_set_limit(struct wq_groups *gs, u32 limit)
 }
 
 /*
- * The change reaches the next group, see wq_table_next(), which the caller then settles.  NULL: there
- * is none, or it has the limit.
+ * The change reaches the next group, see wq_table_next(), which the caller then settles.  NULL:
+ * there is none, or it has the limit.
  */
 struct wq_group *wq_groups_limit_next(struct wq_groups *gs, u64 *cursor)
 {
@@ -935,8 +935,8 @@ void wq_groups_end_waits(struct wq_groups *gs, unsigned int n)
 
 /*
  * An entry of wq.requeued, which is in no list, becomes the first of its group, or of its level
- * there.  It counts as the oldest ready entry, as the first entry of wq.requeued does.  If the group
- * offers it, the group has the next turn.
+ * there.  It counts as the oldest ready entry, as the first entry of wq.requeued does.  If the
+ * group offers it, the group has the next turn.
  */
 void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l)
 {

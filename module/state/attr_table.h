@@ -21,9 +21,9 @@
  *	change		ALWAYS (in an order that it belongs to), NEVER, BY_FILE (by chmod and chown
  *			of the queue's file; WQ_IOC_ATTRS refuses it), LEASED (if the queue was
  *			created with a lease), RANKED (if its entries have a struct wq_rank: with
- *			another order than FIFO, or if it was created with the attribute), AGEING (in
- *			WQ_ORDER_PRIORITY) or LEVELED (if the keys of a group have levels, and not to
- *			0).  If ALWAYS, LEASED, RANKED and LEVELED do not apply, the value is 0
+ *			another order than FIFO, or if it was created with the attribute), AGEING
+ *			(in WQ_ORDER_PRIORITY) or LEVELED (if the keys of a group have levels, and
+ *			not to 0).  If ALWAYS, LEASED, RANKED and LEVELED do not apply, it is 0
  *	option, metavar	of wqctl create and set; NULL: the attribute has no option of its own
  *	help		of the option
  *

@@ -26,7 +26,7 @@ static bool is_priority(const char *text)
 	return !strncmp(text, "priority", 8) && (!text[8] || text[8] == ':');
 }
 
-/* What comes behind "priority": nothing, ":strict" or ":AGEING". */
+/* The text behind "priority": nothing, ":strict" or ":AGEING". */
 static const char *parse_ageing(const char *text, uint32_t *ageing)
 {
 	*ageing = !*text ? WQ_DEFAULT_AGEING : WQ_NO_AGEING;

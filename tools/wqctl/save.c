@@ -486,7 +486,7 @@ static bool put_lines(struct out *o, const struct content *c)
 	for (at = lines; (end = strchr(at, '\n')); at = end + 1)
 		out_line(o, at, end - at);
 	free(lines);
-	/* A queue with priorities has no map, whatever its maker asked for. */
+	/* A queue with priorities has no map in any case. */
 	if (state & WQ_STATE_NO_MAP && !has_priorities(&c->attrs))
 		put_line(o, "no-map");
 	if (state & WQ_STATE_SHUTDOWN)

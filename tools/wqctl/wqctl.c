@@ -260,7 +260,7 @@ static const struct command commands[] = {
 			{ "skip-late", OPT_SKIP_LATE, NULL, 0,
 			  "with --every or --at: leave a run out that starts later than a tenth of the period, or a minute, after it was due (default: run once for all that were missed)", 0 },
 			{ "priority", OPT_PRIORITY, "N", 0,
-			  "priority from -128 to 127, in a queue whose --order has priorities; higher priorities are next (default: 0)", 0 },
+			  "priority from -128 to 127, in a queue with priorities, see wqctl create; higher priorities are next (default: 0)", 0 },
 			{ "rate-limited", OPT_RATE_LIMITED, NULL, 0,
 			  "count a failure of each key, and add it after the delay that the queue's limiter determines", 0 },
 			{ "null", '0', NULL, 0, "keys on standard input end with NUL, not newline", 0 },

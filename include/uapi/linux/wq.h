@@ -394,7 +394,7 @@ struct wq_limiter_spec {
 #define WQ_PRIORITIES		256	/* number of priorities */
 #define WQ_DEFAULT_AGEING	16	/* wq_attrs.order_arg 0 of WQ_ORDER_PRIORITY */
 #define WQ_NO_AGEING		1	/* wq_attrs.order_arg: lower priorities can starve */
-#define WQ_MAX_AGEING		65536	/* the largest wq_attrs.group_ageing, or order_arg of WQ_ORDER_PRIORITY */
+#define WQ_MAX_AGEING		65536	/* the largest ageing */
 
 /* wq_attrs.set */
 #define WQ_ATTR_MODE		(1U << 0)	/* reserved, as the next two: see chmod(2) */

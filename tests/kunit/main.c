@@ -8,13 +8,21 @@
 #include <kunit/test.h>
 #include <linux/glob.h>
 #include <linux/module.h>
+#include <linux/panic.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "../mutants/mutants_kunit.h"
 #include "base/compat.h"
 #include "kunit.h"
 #include "steps.h"
+
+#ifdef CONFIG_WQ_MUTANTS
+#include "../mutants/mutants_kunit.h"
+#else
+/* The suites run at load. */
+#define wq_mutants_init(suites, n)	wq_kunit_suites_init(suites, n)
+#define wq_mutants_exit(suites, n)	__kunit_test_suites_exit(suites, n)
+#endif
 
 static char *T = "*";
 module_param(T, charp, 0444);
@@ -73,7 +81,12 @@ static const struct {
 
 /* The suites that run: copies, which have only the chosen cases. */
 static struct kunit_suite chosen[ARRAY_SIZE(all)];
+#ifdef MODULE
 static struct kunit_suite *running[ARRAY_SIZE(all)];
+#else
+/* In a kernel with built-in suites KUnit runs them after all initcalls, which fill this. */
+__kunit_test_suites(running, [ARRAY_SIZE(all) - 1] = NULL);
+#endif
 static int nr_running;
 
 static bool is_chosen(const struct kunit_case *c, const char *pattern)
@@ -142,8 +155,9 @@ static int __init wq_kunit_init(void)
 		pr_err("wq_kunit: no case matches T=%s\n", T);
 		return -EINVAL;
 	}
-	ret = IS_ENABLED(CONFIG_WQ_MUTANTS) ? wq_mutants_init(running, nr_running) :
-					      wq_kunit_suites_init(running, nr_running);
+	if (!__is_defined(MODULE) && nr_running < ARRAY_SIZE(all))
+		panic("wq_kunit: no memory, or T or quick is set: set kunit.filter_glob instead\n");
+	ret = __is_defined(MODULE) ? wq_mutants_init(running, nr_running) : 0;
 	if (ret)
 		free_cases();
 	return ret;
@@ -152,9 +166,7 @@ module_init(wq_kunit_init);
 
 static void __exit wq_kunit_exit(void)
 {
-	wq_mutants_exit();
-	if (!IS_ENABLED(CONFIG_WQ_MUTANTS))
-		__kunit_test_suites_exit(running, nr_running);
+	wq_mutants_exit(running, nr_running);
 	free_cases();
 }
 module_exit(wq_kunit_exit);

@@ -201,7 +201,7 @@ int wq_mutants_init(struct kunit_suite *const *suites, int n)
 	return 0;
 }
 
-void wq_mutants_exit(void)
+void wq_mutants_exit(struct kunit_suite *const *suites, int n)
 {
 	debugfs_remove(mutants.dir);
 	vfree(mutants.result);

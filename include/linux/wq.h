@@ -105,6 +105,7 @@ struct wq_entry {
 		/* private: the next entry to free or to use again */
 		struct wq_entry *next_freed;
 	};
+	/* private: of the key */
 	u32 hash;
 	/* private: order among equal due times */
 	u32 seq : 26;

@@ -22,12 +22,6 @@
  * A slot has a channel, and no pointer, so it keeps no source.  If another source has got the
  * channel meanwhile, this source gets the key.  That is harmless, because a key is a request to
  * look.
- *
- * The types of the functions: the verifier reads them as BTF in the module.  The kernel's build
- * makes that if it has the whole kernel at hand.  Headers alone are not enough, so the types are
- * written here, as they would be there: their numbers continue those of the kernel that
- * module/events/btf-base reads.  The set of functions has numbers of these types in place of what
- * resolve_btfids fills in.
  */
 #include <linux/bpf.h>
 #include <linux/btf.h>
@@ -275,6 +269,13 @@ __bpf_kfunc int wq_bpf_add_priority(u32 channel, const void *key, u32 key__sz, i
 }
 
 #ifdef WQ_BTF_TYPES
+/*
+ * The types of the functions: the verifier reads them as BTF in the module.  The kernel's build
+ * makes that if it has the whole kernel at hand.  Headers alone are not enough, so the types are
+ * written here, as they would be there: their numbers continue those of the kernel that
+ * module/events/btf-base reads.  The set of functions has numbers of these types in place of what
+ * resolve_btfids fills in.
+ */
 #define INFO(kind, n)	((kind) << 24 | (n))
 #define INT(text, enc, bytes) { \
 	.t = { NAME(text), INFO(BTF_KIND_INT, 0), { bytes } }, .bits = (enc) << 24 | (bytes) * 8, \

@@ -206,14 +206,12 @@ static inline void wq_shrinker_end(struct shrinker *s)
 #endif
 }
 
-/*
- * <kunit/visibility.h> came with 6.2.  tests/kunit/run-smp builds a KUnit for a kernel that has
- * none.
- */
+/* <kunit/visibility.h> came with 6.2. */
 #if KERNEL_VERSION(6, 2, 0) <= LINUX_VERSION_CODE
 #include <kunit/visibility.h>
 #endif
 #if defined(WQ_KUNIT) || (IS_ENABLED(CONFIG_KUNIT) && !defined(EXPORT_SYMBOL_IF_KUNIT))
+/* Also for tests/kunit/run-smp, which builds a KUnit for a kernel that has none. */
 #undef EXPORT_SYMBOL_IF_KUNIT
 #define EXPORT_SYMBOL_IF_KUNIT(sym)	EXPORT_SYMBOL_NS(sym, WQ_KUNIT_NS)
 #elif !defined(EXPORT_SYMBOL_IF_KUNIT)
@@ -246,7 +244,7 @@ static inline void wq_shrinker_end(struct shrinker *s)
 
 /* A macro, as only one file knows super blocks. */
 #if IS_ENABLED(CONFIG_UNICODE)
-#define wq_sb_has_encoding(sb)	((sb)->s_encoding != NULL)
+#define wq_sb_has_encoding(sb)	(!!(sb)->s_encoding)
 #else
 #define wq_sb_has_encoding(sb)	((void)(sb), false)
 #endif

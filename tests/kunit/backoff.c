@@ -997,7 +997,7 @@ static s64 step_steps(struct kunit *test, const struct step *s)
 }
 
 /* A field of the backoff. */
-#define HAS(field, value)	STEP(has, FIELD_OF(struct wq_backoff, field)), IS(value)
+#define HAS(field, value)	CHAIN(STEP(has, FIELD_OF(struct wq_backoff, field)), IS(value))
 static VALUE_STEP(has, field_at(&((struct backoff_fixture *)test->priv)->b, s->arg, s->flags))
 
 #define UNIFORM(duration, factor, spread) \

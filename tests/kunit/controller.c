@@ -1881,26 +1881,27 @@ static VOID_STEP(let_go, let_go(test, s->arg))
 static VOID_STEP(let_all_go, let_all_go(test))
 
 /* The number of the key's runs, now and in time. */
-#define RUNS(k, n)		STEP(runs, .key = k), IS(n)
-#define COMES_TO_RUNS(k, n)	STEP(runs, .key = k), BECOMES(n)
+#define RUNS(k, n)		CHAIN(STEP(runs, .key = k), IS(n))
+#define COMES_TO_RUNS(k, n)	CHAIN(STEP(runs, .key = k), BECOMES(n))
 static VALUE_STEP(runs, runs(test, *s->key))
 
-#define GONE(k)			QUERY(k), BECOMES(0)
+#define GONE(k)			CHAIN(QUERY(k), BECOMES(0))
 
 /* A counter of control_fixture, now and in time. */
-#define COUNT(field, n)		STEP(count, .arg = offsetof(struct control_fixture, field)), IS(n)
+#define COUNT(field, n) \
+	CHAIN(STEP(count, .arg = offsetof(struct control_fixture, field)), IS(n))
 #define COMES_TO(field, n) \
-	STEP(count, .arg = offsetof(struct control_fixture, field)), BECOMES(n)
+	CHAIN(STEP(count, .arg = offsetof(struct control_fixture, field)), BECOMES(n))
 static VALUE_STEP(count, atomic_read((atomic_t *)((char *)test->priv + s->arg)))
 
-#define STAT_BECOMES(field, n)	STEP(stat, FIELD_OF(struct wq_stat, field)), BECOMES(n)
+#define STAT_BECOMES(field, n)	CHAIN(STEP(stat, FIELD_OF(struct wq_stat, field)), BECOMES(n))
 
-#define IDLE			STEP(idle), BECOMES(true)
+#define IDLE			CHAIN(STEP(idle), BECOMES(true))
 static VALUE_STEP(idle, idle(test))
 
 /* A number of struct threads. */
 #define WORKERS(field)		STEP(workers, FIELD_OF(struct threads, field))
-#define WORKERS_WAIT(n)		WORKERS(waiting), BECOMES(n)
+#define WORKERS_WAIT(n)		CHAIN(WORKERS(waiting), BECOMES(n))
 static s64 step_workers(struct kunit *test, const struct step *s)
 {
 	struct threads n = threads(THREADS);
@@ -1909,7 +1910,7 @@ static s64 step_workers(struct kunit *test, const struct step *s)
 }
 
 /* Whether the queue's own thread freezes. */
-#define THREAD_FREEZES(is)	STEP(thread_freezes), BECOMES(is)
+#define THREAD_FREEZES(is)	CHAIN(STEP(thread_freezes), BECOMES(is))
 static VALUE_STEP(thread_freezes, queue_thread_freezes(queue(test)))
 
 #define WORKERS_SLEEP		STEP(workers_sleep)
@@ -1930,7 +1931,8 @@ static VALUE_STEP(stop, stop(test, s->flags))
 static VOID_STEP(stop_at_once, expect_stop_at_once(test, s->flags))
 
 /* The stop waits for a run or for another consumer. */
-#define BEGIN_STOP(drain)	STEP(begin_stop, .as = "stop", .flags = drain), STILL_WAITS("stop")
+#define BEGIN_STOP(drain) \
+	CHAIN(STEP(begin_stop, .as = "stop", .flags = drain), STILL_WAITS("stop"))
 static VOID_STEP(begin_stop, begin_stop(test, s->flags)->name = s->as)
 
 #define END_STOP		STEP(end_stop, .as = "stop")
@@ -1938,18 +1940,18 @@ static VALUE_STEP(end_stop, end_stop(test, actor_of(test, s)))
 
 /* Parts of rows that are about a plain stop and a stop with drain. */
 #define STOP_OF_WAITING_WORKERS(drain) \
-	LIMITED(MSEC, MSEC), CONTROL(5, 0, succeed), WORKERS_WAIT(5), STOP_AT_ONCE(drain), \
-	ADD("a"), IS((drain) ? -ESHUTDOWN : 1), WORKERS(all), BECOMES(0)
+	CHAIN(LIMITED(MSEC, MSEC), CONTROL(5, 0, succeed), WORKERS_WAIT(5), STOP_AT_ONCE(drain), \
+	      ADD("a"), IS((drain) ? -ESHUTDOWN : 1), WORKERS(all), BECOMES(0))
 #define STOP_BEFORE_A_RETRY(drain) \
-	LIMITED(1000 * SEC, 1000 * SEC), CONTROL(2, 3, fail), ADD("a"), QUERY("a"), \
-	BECOMES(WAITS_AGAIN), STOP_AT_ONCE(drain), STAT(dropped, drain), STAT(delayed, !(drain)), \
-	RUNS("a", 1)
+	CHAIN(LIMITED(1000 * SEC, 1000 * SEC), CONTROL(2, 3, fail), ADD("a"), QUERY("a"), \
+	      BECOMES(WAITS_AGAIN), STOP_AT_ONCE(drain), STAT(dropped, drain), \
+	      STAT(delayed, !(drain)), RUNS("a", 1))
 #define STOP_DURING_A_RUN(drain, fn) \
-	LIMITED(MSEC, MSEC), CONTROL(2, 3, fn), ADD("a"), ENTERED(1), BEGIN_STOP(drain), \
-	LET_ALL_GO, END_STOP, RUNS("a", 1)
+	CHAIN(LIMITED(MSEC, MSEC), CONTROL(2, 3, fn), ADD("a"), ENTERED(1), BEGIN_STOP(drain), \
+	      LET_ALL_GO, END_STOP, RUNS("a", 1))
 #define STOP_AFTER_A_SHUTDOWN(drain) \
-	LIMITED(MSEC, MSEC), CONTROL(3, 0, succeed), WORKERS_WAIT(3), SHUTDOWN, WORKERS_SLEEP, \
-	WORKERS(all), IS(3), STOP_AT_ONCE(drain)
+	CHAIN(LIMITED(MSEC, MSEC), CONTROL(3, 0, succeed), WORKERS_WAIT(3), SHUTDOWN, \
+	      WORKERS_SLEEP, WORKERS(all), IS(3), STOP_AT_ONCE(drain))
 
 const struct row wq_controller_rows[] = {
 	/* --- work --- */

@@ -986,7 +986,7 @@ static void keys_of_each_length_fit_their_entries_in_a_queue_with_times(struct k
 	}
 }
 
-#define FULL_QUEUE_OF_TWO	NEW_QUEUE(.max_keys = 2), ADD("a"), IS(1), ADD("b"), IS(1)
+#define FULL_QUEUE_OF_TWO	CHAIN(NEW_QUEUE(.max_keys = 2), ADD("a"), IS(1), ADD("b"), IS(1))
 
 const struct row wq_key_rows[] = {
 	/* --- keys, limits, creation --- */

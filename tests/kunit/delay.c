@@ -927,7 +927,7 @@ static s64 step_cancel_in_state(struct kunit *test, const struct step *s)
 	return 0;
 }
 
-#define FULL_QUEUE_OF_TWO	NEW_QUEUE(.max_keys = 2), AFTER("a", 10), AFTER("b", 20)
+#define FULL_QUEUE_OF_TWO	CHAIN(NEW_QUEUE(.max_keys = 2), AFTER("a", 10), AFTER("b", 20))
 
 const struct row wq_delay_rows[] = {
 	/* --- a delay --- */

@@ -697,7 +697,7 @@ static void flush_of_a_queue_needs_no_memory(struct kunit *test)
 	EXPECT_STILL_WAITS(test, a);
 	run(test, "c");
 	KUNIT_EXPECT_EQ(test, result(test, a), 0);
-	KUNIT_EXPECT_TRUE(test, a->arg != NULL);
+	KUNIT_EXPECT_NOT_NULL(test, a->arg);
 }
 
 /* --- controllers --- */
@@ -1179,13 +1179,13 @@ static s64 step_start_waiter(struct kunit *test, const struct step *s)
 static VOID_STEP(watch, new_got(test, s)->fence = watch(test, s->key))
 
 /* The result of the wait. */
-#define FENCE(name, result)	STEP(fence, .as = name), IS(result)
+#define FENCE(name, result)	CHAIN(STEP(fence, .as = name), IS(result))
 static VALUE_STEP(fence, fence_result(got_of(test, s)->fence))
 
 #define GIVE_UP_FENCE(name)	STEP(end, .as = name)
 static VOID_STEP(end, end(test, got_of(test, s)->fence))
 
-#define ENDED(name, result)	FENCE(name, result), GIVE_UP_FENCE(name)
+#define ENDED(name, result)	CHAIN(FENCE(name, result), GIVE_UP_FENCE(name))
 
 const struct row wq_flush_rows[] = {
 	/* --- which run a flush waits for --- */

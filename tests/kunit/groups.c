@@ -659,7 +659,7 @@ static VOID_STEP(rest, KUNIT_EXPECT_EQ(test, wq_rest_group(queue(test), s->key, 
 							   s->arg), 0))
 
 #define FIGURES(nr_ready, nr_blocked, nr_groups) \
-	STAT(ready, nr_ready), STAT(blocked, nr_blocked), STAT(ready_groups, nr_groups)
+	CHAIN(STAT(ready, nr_ready), STAT(blocked, nr_blocked), STAT(ready_groups, nr_groups))
 
 const struct row wq_groups_rows[] = {
 	/* --- groups and turns --- */

@@ -30,10 +30,10 @@ static VOID_STEP(joining_queue, joining_queue(test, *s->params))
 	STEP(joining_queue, .params = &(const struct wq_params){ __VA_ARGS__ })
 
 /* The key has failed once, and waits for its retry. */
-#define FAIL(k)		ADD(k), IS(1), GET(k), DONE_WITH(k, 0, RETRY), IS(WQ_RESULT_DELAYED)
-#define WAITS(k, ns)	STATE(k, DELAYED | FAILED), STAT(next_due, ns), LEN(0)
+#define FAIL(k)		CHAIN(ADD(k), IS(1), GET(k), DONE_WITH(k, 0, RETRY), IS(WQ_RESULT_DELAYED))
+#define WAITS(k, ns)	CHAIN(STATE(k, DELAYED | FAILED), STAT(next_due, ns), LEN(0))
 /* No run is left. */
-#define NOTHING_LEFT	STAT(delayed, 0), STAT(depth, 0), RUNS_CONSERVED(0)
+#define NOTHING_LEFT	CHAIN(STAT(delayed, 0), STAT(depth, 0), RUNS_CONSERVED(0))
 
 const struct row wq_join_retry_rows[] = {
 	/* --- an add of a key that waits for its retry --- */

@@ -1530,7 +1530,7 @@ static VOID_STEP(file_stale, expect_file_stale(test, *file_of(test, s), held_of(
 #define STALE(name)		STEP(stale, .as = name)
 static VOID_STEP(stale, expect_stale(test, held_of(test, s)))
 
-#define LEASE_FAILS(error)	STEP(lease_any), IS(error)
+#define LEASE_FAILS(error)	CHAIN(STEP(lease_any), IS(error))
 static s64 step_lease_any(struct kunit *test, const struct step *s)
 {
 	struct held h;

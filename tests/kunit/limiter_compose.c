@@ -813,24 +813,24 @@ static VOID_STEP(returns, probes_of(test)[s->flags].delay = s->arg)
 #define HAS_REQUEUES(n, requeues)	STEP(has_requeues, .flags = n, .arg = requeues)
 static VOID_STEP(has_requeues, probes_of(test)[s->flags].requeues = s->arg)
 
-#define WHEN(failures, ns)	STEP(when, .arg = failures), IS(ns)
+#define WHEN(failures, ns)	CHAIN(STEP(when, .arg = failures), IS(ns))
 static VALUE_STEP(when, when(test, s->arg))
-#define COUNT(failures, requeues)	STEP(count, .arg = failures), IS(requeues)
+#define COUNT(failures, requeues)	CHAIN(STEP(count, .arg = failures), IS(requeues))
 static VALUE_STEP(count, count(test, s->arg))
 #define FORGET_IN_LIMITER(k)	STEP(forget_in_limiter, .key = k)
 static VOID_STEP(forget_in_limiter, forget_in(limiter(test), s->key))
 
 /* A field of a probe. */
 #define PROBE_N(n, field, value) \
-	STEP(probe_n, FIELD_OF(struct limit_fixture, probes[n].field)), IS(value)
+	CHAIN(STEP(probe_n, FIELD_OF(struct limit_fixture, probes[n].field)), IS(value))
 static VALUE_STEP(probe_n, field_at(test->priv, s->arg, s->flags))
-#define FORGOT(n, k)		PROBE_N(n, forgot, 1), STEP(saw_n, .flags = n, .key = k)
+#define FORGOT(n, k)		CHAIN(PROBE_N(n, forgot, 1), STEP(saw_n, .flags = n, .key = k))
 static VOID_STEP(saw_n, EXPECT_SAW(test, &probes_of(test)[s->flags], s->key))
 #define FREED(n, times)		STEP(freed, .flags = n, .arg = times)
 static VOID_STEP(freed, expect_freed(test, s->flags, s->arg))
 #define FREE(n)			STEP(free, .flags = n)
 static VOID_STEP(free, wq_limiter_free(&probes_of(test)[s->flags].l))
-#define MAKES_NO_QUEUE(n, error)	STEP(queue_of_probe, .flags = n), IS(error)
+#define MAKES_NO_QUEUE(n, error)	CHAIN(STEP(queue_of_probe, .flags = n), IS(error))
 static VALUE_STEP(queue_of_probe,
 		  create_with(test, (struct wq_params){}, &probes_of(test)[s->flags].l))
 

@@ -126,11 +126,11 @@ void retain(struct kunit *test, const char *key, u32 n);
 #define PROBED(ns)		STEP(probed, .arg = ns)
 /* The delay that the probe returns from here on. */
 #define PROBE_DELAY(ns)		STEP(probe_delay, .arg = ns)
-#define PROBE(field, value)	STEP(probe, FIELD_OF(struct probe, field)), IS(value)
+#define PROBE(field, value)	CHAIN(STEP(probe, FIELD_OF(struct probe, field)), IS(value))
 #define SAW(k)			STEP(saw, .key = k)
 #define RETAINED(k, n)		STEP(retained, .key = k, .arg = n)
 #define COUNTS(nr_keys, nr_failed, nr_retained) \
-	STAT(keys, nr_keys), STAT(failed, nr_failed), STAT(retained, nr_retained)
+	CHAIN(STAT(keys, nr_keys), STAT(failed, nr_failed), STAT(retained, nr_retained))
 #define RUNS_CONSERVED(requeued)	STEP(runs_conserved, .arg = requeued)
 
 step_fn step_probed, step_probe_delay, step_probe, step_saw, step_retained, step_runs_conserved;

@@ -731,24 +731,24 @@ static void a_queue_may_be_destroyed_while_keys_are_processed(struct kunit *test
 
 /* --- steps of rows --- */
 
-#define CHECKED(field, value)	STEP(checked, FIELD_OF(struct wq_stat, field)), IS(value)
+#define CHECKED(field, value)	CHAIN(STEP(checked, FIELD_OF(struct wq_stat, field)), IS(value))
 static VALUE_STEP(checked, field_at(checked_stats(test), s->arg, s->flags))
 
-#define WAITS(n, ns)		STEP(total_of_waits), IS(n), CHECKED(waits.sum, ns)
+#define WAITS(n, ns)		CHAIN(STEP(total_of_waits), IS(n), CHECKED(waits.sum, ns))
 static VALUE_STEP(total_of_waits, total(&stats(test)->waits))
 
-#define WORKS(n, ns)		STEP(total_of_works), IS(n), CHECKED(works.sum, ns)
+#define WORKS(n, ns)		CHAIN(STEP(total_of_works), IS(n), CHECKED(works.sum, ns))
 static VALUE_STEP(total_of_works, total(&stats(test)->works))
 
-#define RUNNING_FOR(sum, oldest)	CHECKED(unfinished, sum), CHECKED(longest, oldest)
+#define RUNNING_FOR(sum, oldest)	CHAIN(CHECKED(unfinished, sum), CHECKED(longest, oldest))
 
 /* The leases of "a" and "b" expire.  "b" was added during its run, and "c" comes later. */
 #define AGES_OF_REQUEUED_KEYS(...) \
-	NEW_QUEUE(.name = QUEUE, .lease = SEC, ##__VA_ARGS__), ADD("a"), ADD("b"), PASS(5), \
-	LEASED("a"), LEASED("b"), PASS(1), ADD("b"), CHECKED(oldest, -1), PASS(SEC), \
-	CHECKED(oldest, SEC + 6), ADD("c"), PASS(2), CHECKED(oldest, SEC + 8), \
-	RUN("a"), CHECKED(oldest, SEC + 2), RUN("b"), CHECKED(oldest, 2), RUN("c"), \
-	CHECKED(oldest, -1)
+	CHAIN(NEW_QUEUE(.name = QUEUE, .lease = SEC, ##__VA_ARGS__), ADD("a"), ADD("b"), PASS(5), \
+	      LEASED("a"), LEASED("b"), PASS(1), ADD("b"), CHECKED(oldest, -1), PASS(SEC), \
+	      CHECKED(oldest, SEC + 6), ADD("c"), PASS(2), CHECKED(oldest, SEC + 8), \
+	      RUN("a"), CHECKED(oldest, SEC + 2), RUN("b"), CHECKED(oldest, 2), RUN("c"), \
+	      CHECKED(oldest, -1))
 
 const struct row wq_metrics_rows[] = {
 	/* --- counters --- */

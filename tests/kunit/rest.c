@@ -48,8 +48,9 @@ static VOID_STEP(hold, lost = holder(test, s->key))
 static VOID_STEP(lose, consumer_close(lost))
 
 #define FIGURES(nr_ready, by_rest, by_group, groups) \
-	STAT(ready, nr_ready), STAT(blocked_by_rest, by_rest), STAT(blocked_by_group, by_group), \
-	STAT(blocked, (by_rest) + (by_group)), STAT(resting_groups, groups)
+	CHAIN(STAT(ready, nr_ready), STAT(blocked_by_rest, by_rest), \
+	      STAT(blocked_by_group, by_group), STAT(blocked, (by_rest) + (by_group)), \
+	      STAT(resting_groups, groups))
 
 const struct row wq_rest_rows[] = {
 	ROW(keys_of_a_resting_group_are_handed_out_at_its_time_and_not_before,

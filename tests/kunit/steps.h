@@ -58,6 +58,8 @@ extern const struct row wq_backoff_rows[], wq_limiter_compose_rows[], wq_join_re
 void run_row(struct kunit *test);
 
 #define STEP(function, ...)	{ .fn = step_##function, .verb = #function, ##__VA_ARGS__ }
+/* Several steps. */
+#define CHAIN(...)		__VA_ARGS__
 
 /* --- results --- */
 
@@ -66,7 +68,7 @@ void run_row(struct kunit *test);
 /* The step before is repeated until this is its result. */
 #define BECOMES(result)		STEP(becomes, .arg = result)
 /* The step fails with an error, and leaves the statistics as they were. */
-#define REFUSED(step, error)	STEP(remember), step, IS(error), STEP(unchanged)
+#define REFUSED(step, error)	CHAIN(STEP(remember), step, IS(error), STEP(unchanged))
 
 /* --- verbs; their results are those of the API --- */
 
@@ -92,22 +94,23 @@ void run_row(struct kunit *test);
 #define TOUCH(name)		STEP(touch, .as = name)
 /* A field of the wq_item that the get returned. */
 #define GOT(name, field, value) \
-	STEP(got, .as = name, .key = #field, .arg = offsetof(struct wq_item, field)), IS(value)
+	CHAIN(STEP(got, .as = name, .key = #field, .arg = offsetof(struct wq_item, field)), \
+	      IS(value))
 
 /* --- checks --- */
 
-#define STATE(k, state)		QUERY(k), IS(state)
+#define STATE(k, state)		CHAIN(QUERY(k), IS(state))
 /* The key is next.  Its run ends, and it is no longer dirty. */
 #define RUN(k)			STEP(run, .key = k)
 #define GET_ANY			STEP(get_any)
-#define GET_FAILS(error)	GET_ANY, IS(error)
+#define GET_FAILS(error)	CHAIN(GET_ANY, IS(error))
 #define NOTHING_READY		GET_FAILS(-EAGAIN)
-#define LEN(n)			STEP(len), IS(n)
+#define LEN(n)			CHAIN(STEP(len), IS(n))
 /* A field of a struct, for field_at(), and for the message of a step that fails. */
 #define FIELD_OF(type, field) \
 	.key = #field, .arg = offsetof(type, field), .flags = sizeof_field(type, field)
 /* A field of wq_stat. */
-#define STAT(field, value)	STEP(stat, FIELD_OF(struct wq_stat, field)), IS(value)
+#define STAT(field, value)	CHAIN(STEP(stat, FIELD_OF(struct wq_stat, field)), IS(value))
 
 /* --- the clock, and the queue --- */
 
@@ -122,13 +125,13 @@ void run_row(struct kunit *test);
 /* Replaces the queue by one with an ordering policy. */
 #define WITH_POLICY(ops)	STEP(with_policy, .policy = &(ops))
 /* Calls of the policy. */
-#define POLICY(field, value)	STEP(policy, FIELD_OF(struct policy, field)), IS(value)
+#define POLICY(field, value)	CHAIN(STEP(policy, FIELD_OF(struct policy, field)), IS(value))
 /* As in the queue of a process, each call handles times. */
 #define WITHOUT_THREAD		STEP(without_thread)
 /* Changes one attribute, by its bit. */
 #define SET(bit, value)		STEP(set, .flags = bit, .arg = value), IS(0)
 #define PAUSE(what, ns)		STEP(pause, .flags = what, .arg = ns)
-#define SHUTTING_DOWN(is)	STEP(shutting_down), IS(is)
+#define SHUTTING_DOWN(is)	CHAIN(STEP(shutting_down), IS(is))
 
 /* --- actors, by names --- */
 
@@ -136,7 +139,7 @@ void run_row(struct kunit *test);
 	STEP(start, .as = name, .actor = function, .arg = ns)
 #define SLEEPS(name)		STEP(sleeps, .as = name)
 #define STILL_WAITS(name)	STEP(still_waits, .as = name)
-#define ENDS(name, result)	STEP(ends, .as = name), IS(result)
+#define ENDS(name, result)	CHAIN(STEP(ends, .as = name), IS(result))
 #define SIGNAL(name, nr)	STEP(signal, .as = name, .arg = nr)
 #define INTERRUPTED(name)	STEP(interrupted, .as = name)
 /* The actor, a getter, has got this key. */

@@ -729,7 +729,6 @@ TEST_F(quota, set_of_max_keys_charges_the_owner)
 
 static int set_often(int q, unsigned int seed)
 {
-
 	for (int i = 0; i < 2000; i++) {
 		__u32 n = 1 + rand_r(&seed) % 400;
 		int ret = set_max_keys(q, n);

@@ -1759,7 +1759,7 @@ static long runs_of_items(void)
 	long n = 0;
 
 	while (f && fgets(line, sizeof(line), f))
-		n += strstr(line, "source_work") != NULL;
+		n += !!strstr(line, "source_work");
 	if (f)
 		fclose(f);
 	return n;

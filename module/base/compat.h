@@ -234,6 +234,11 @@ static inline void wq_shrinker_end(struct shrinker *s)
 #endif
 #endif
 
+/* Since 7.3 a workqueue is WQ_UNBOUND or WQ_PERCPU, which came with 6.17 and was the default. */
+#if KERNEL_VERSION(6, 17, 0) > LINUX_VERSION_CODE
+#define WQ_PERCPU	0
+#endif
+
 /* Before 6.10 it takes the list of marks.  A macro, as only one file knows fsnotify. */
 #if KERNEL_VERSION(6, 10, 0) <= LINUX_VERSION_CODE
 #define wq_add_sb_mark(mark, sb)	fsnotify_add_mark(mark, sb, FSNOTIFY_OBJ_TYPE_SB, 0)

@@ -22,6 +22,7 @@
 #include <linux/workqueue.h>
 #include <linux/wq.h>
 
+#include "base/compat.h"
 #include "internals.h"
 #include "kunit.h"
 #include "steps.h"
@@ -1490,7 +1491,8 @@ static void use_pool(struct kunit *test, unsigned int flags, int max_active)
 	if (flags & WQ_UNBOUND && max_active == 1)
 		fx->pool = alloc_ordered_workqueue("pool_of_kctl", flags & ~WQ_UNBOUND);
 	else
-		fx->pool = alloc_workqueue("pool_of_kctl", flags, max_active);
+		fx->pool = alloc_workqueue("pool_of_kctl",
+					   flags | (flags & WQ_UNBOUND ? 0 : WQ_PERCPU), max_active);
 	KUNIT_ASSERT_NOT_NULL(test, fx->pool);
 }
 

@@ -50,7 +50,7 @@ MODULE_FILES := Kbuild $(wildcard wq_*.c) include module $(LICENCES)
 DIST	:= wq-$(WQ_VERSION)
 DIST_FILES := $(MODULE_FILES) Makefile README.md CHANGELOG.md tests tools $(wildcard .ci .gitignore .editorconfig .clang-format)
 
-.PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-etcd cluster matrix torture test-torture model litmus proofs kunit kunit-smp mutants fuzz test-fuzz \
+.PHONY: FORCE all modules tools run shell test quick test-long test-packaging test-go test-etcd cluster matrix torture test-torture model litmus proofs kunit kunit-smp patch mutants fuzz test-fuzz \
 	check bench headers may-install install uninstall install-tools uninstall-tools dkms-tree \
 	dkms-install dkms-uninstall dist specs deb deb-etcd wheel clean help
 
@@ -107,6 +107,9 @@ kunit:
 
 kunit-smp:
 	@tests/kunit/run-smp $(if $(T),'$(T)')
+
+patch:
+	@tests/patch/run $(T)
 
 # N=1000 T='wq_delay.c' SEED=1 QUICK=1
 mutants:
@@ -298,6 +301,7 @@ help:
 	@echo "  make kunit            the quick KUnit cases, in half a minute"
 	@echo "  make kunit T=wq_get   the KUnit suites that match a pattern; T='wq_get.*signal*': some cases"
 	@echo "  make kunit-smp        the quick KUnit cases on 2 CPUs, in the distribution's kernel"
+	@echo "  make patch            wq as patches for a kernel's tree, in build/patch, and checked there"
 	@echo "  make mutants          put N=1000 small faults into the module (T='wq_delay.c'), and count"
 	@echo "                        the faults that the quick KUnit cases or the selftests notice"
 	@echo "  make check            static checks"

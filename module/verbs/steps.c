@@ -107,8 +107,8 @@ static __always_inline void prefetch_popped(struct wq *q, const struct wq_entry 
  */
 int wq_get_behind(struct wq_cs *cs, struct wq_consumer *c, u32 room, struct wq_entry **ep)
 {
-	/* With levels or a rate, each key takes longer. */
-	int i, rounds = cs->q->prioritized || cs->q->group_start_rate ? 1 : 8;
+	/* With levels, each key can take WQ_PRIORITIES steps. */
+	int i, rounds = cs->q->prioritized ? 1 : 8;
 
 	wq_assert_locked(cs);
 	for (i = 0; i < rounds && wq_first_waits(cs->q); i++)

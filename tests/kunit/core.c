@@ -950,8 +950,8 @@ static void a_key_takes_little_memory(struct kunit *test)
 		{ { .name = "kunit", .mode = 0600 }, 32, 16 + 32 },
 		{ { .lease = NSEC_PER_SEC }, 1, 40 + 24 },
 		{ { .lease = NSEC_PER_SEC }, 24, 40 + 24 },
-		/* The longest keys have room for a rank, too. */
-		{ { .lease = NSEC_PER_SEC }, WQ_MAX_KEY, 72 + WQ_MAX_KEY },
+		/* The longest keys have room for a rank and a group, too. */
+		{ { .lease = NSEC_PER_SEC }, WQ_MAX_KEY, 80 + WQ_MAX_KEY },
 		{ { .lease = NSEC_PER_SEC, .name = "kunit", .mode = 0600 }, 1, 40 + 24 },
 	};
 	u8 *key = core_of(fixture(test))->key;

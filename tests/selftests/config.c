@@ -12,7 +12,9 @@
 /* Attributes that need more than each queue has. */
 #define SOME_SET	(WQ_ATTR_LEASE | WQ_ATTR_MAX_DEFER)
 
-#define OF_ORDERS	(WQ_ATTR_ORDER | WQ_ATTR_ORDER_ARG | WQ_ATTR_GROUP_LIMIT)
+#define OF_RATES	(WQ_ATTR_GROUP_START_RATE | WQ_ATTR_GROUP_START_BURST)
+#define OF_ORDERS	(WQ_ATTR_ORDER | WQ_ATTR_ORDER_ARG | WQ_ATTR_GROUP_LIMIT | \
+			 WQ_ATTR_GROUP_AGEING | OF_RATES)
 
 #define EXPONENTIAL(b, m)	{ .kind = WQ_LIMITER_EXPONENTIAL, .base = (b), .max = (m) }
 #define FAST_SLOW(f, s, num)	\
@@ -359,9 +361,6 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	BAD(-EINVAL, slack, 0);
 	BAD(-EINVAL, start_burst, 0);
 	BAD(-EINVAL, reserved, 1);
-	/* They belong to groups. */
-	BAD(-EINVAL, set, WQ_ATTR_GROUP_START_RATE);
-	BAD(-EINVAL, set, WQ_ATTR_GROUP_START_BURST);
 	BAD(-EINVAL, limiters, addr_of(bad_kind));
 	BAD(-EOPNOTSUPP, set, ALL_SET | WQ_ATTR_ORDER);
 	BAD(-EOPNOTSUPP, set, ALL_SET | WQ_ATTR_ORDER_ARG);
@@ -394,6 +393,15 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_LIMIT;
 	c.group_limit = 1;
 	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_START_RATE;
+	c.group_start_rate = 1;
+	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_START_BURST;
+	c.group_start_burst = 1;
+	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
+	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_AGEING;
+	c.group_ageing = 1;
+	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
 	for (int bit = WQ_ATTR_MODE; bit <= WQ_ATTR_GID; bit <<= 1) {
 		c.set = WQ_ATTR_MAX_KEYS | bit;
 		EXPECT_EQ(-EINVAL, q_set(unleased, c));
@@ -414,18 +422,22 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 TEST(set_changes_the_ageing_of_levels_and_the_limit_of_groups)
 {
 	static const struct {
-		__u32 order, arg, more;
+		__u32 order, arg, more, ageing;
 	} orders[] = {
-		{ WQ_ORDER_FIFO, 0, 0 },
-		{ WQ_ORDER_PRIORITY, 5, WQ_ATTR_MAX_DEFER | WQ_ATTR_ORDER_ARG },
-		{ WQ_ORDER_DELIMITER, '/', WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT },
-		{ WQ_ORDER_PREFIX, 5, WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT },
+		{ WQ_ORDER_FIFO, 0, 0, 0 },
+		{ WQ_ORDER_PRIORITY, 5, WQ_ATTR_MAX_DEFER | WQ_ATTR_ORDER_ARG, 0 },
+		{ WQ_ORDER_DELIMITER, '/', WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT | OF_RATES, 0 },
+		{ WQ_ORDER_PREFIX, 5, WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT | OF_RATES, 0 },
+		{ WQ_ORDER_PREFIX, 5, WQ_ATTR_MAX_DEFER | WQ_ATTR_GROUP_LIMIT | OF_RATES |
+				      WQ_ATTR_GROUP_AGEING, 4 },
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(orders); i++) {
 		int q = open_as_asked("", (struct wq_attrs){
 			.order = orders[i].order, .order_arg = orders[i].arg,
+			.group_ageing = orders[i].ageing,
 		});
+		struct wq_attrs levels = { .set = WQ_ATTR_GROUP_AGEING, .group_ageing = 9 };
 		struct attributes a = attributes(q);
 
 		EXPECT_EQ((ALL_SET & ~SOME_SET) | orders[i].more, a.c.set);
@@ -444,6 +456,11 @@ TEST(set_changes_the_ageing_of_levels_and_the_limit_of_groups)
 		EXPECT_EQ(orders[i].more & WQ_ATTR_ORDER_ARG ? 9 : orders[i].arg, a.c.order_arg);
 		EXPECT_EQ(orders[i].more & WQ_ATTR_GROUP_LIMIT ? 7 : 0, a.c.group_limit);
 		EXPECT_EQ(orders[i].more ? HOUR : 0, a.c.max_defer);
+		/* whether there are levels can't change */
+		EXPECT_EQ(orders[i].ageing ? 0 : -EOPNOTSUPP, q_set(q, levels));
+		EXPECT_EQ(orders[i].ageing ? 9 : 0, attributes(q).c.group_ageing);
+		levels.group_ageing = 0;
+		EXPECT_EQ(orders[i].ageing ? -EOPNOTSUPP : 0, q_set(q, levels));
 		close(q);
 	}
 }

@@ -320,6 +320,30 @@ static void poller_at_the_limit_of_a_group_wakes_for_its_token(struct kunit *tes
 	reader_close(test, &r);
 }
 
+/* The end of another run of the group finds the token before the time is handled. */
+static void poller_wakes_if_another_call_finds_the_token_of_its_group(struct kunit *test)
+{
+	struct wq_item item;
+	struct reader r;
+
+	queue_on_clock(test, (struct wq_params){
+		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 2,
+		.group_start_rate = WQ_QPS(1),
+	});
+	reader_open(test, &r, "a/1");
+	pass(test, SEC);
+	add(test, "a/2");
+	item = get(test, "a/2");
+	add(test, "a/1");
+	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
+	r.wakes = 0;
+	fixture(test)->now += SEC;
+	done(test, &item);
+	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
+	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_close(test, &r);
+}
+
 /* A queue gets a rate while keys that were given back are ahead of all others. */
 static void given_back_keys_wait_if_the_queue_gets_a_rate(struct kunit *test)
 {
@@ -355,6 +379,7 @@ static struct kunit_case group_rate_cases[] = {
 	KUNIT_CASE(tokens_of_groups_are_handled_in_bounded_holds),
 	KUNIT_CASE(poller_that_has_read_a_key_wakes_for_the_token_of_its_group),
 	KUNIT_CASE(poller_at_the_limit_of_a_group_wakes_for_its_token),
+	KUNIT_CASE(poller_wakes_if_another_call_finds_the_token_of_its_group),
 	KUNIT_CASE(given_back_keys_wait_if_the_queue_gets_a_rate),
 	KUNIT_CASE(change_of_the_rate_reaches_all_groups),
 	KUNIT_CASE(groups_are_freed_when_their_buckets_are_full),

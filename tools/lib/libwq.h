@@ -803,7 +803,8 @@ int wq_list_idle(int q, struct wq_items *b, unsigned int max, uint64_t *cursor);
  *
  * The key is the name of a group.  @info.due is ns until its rest ends or its next token comes,
  * @info.lease is ns until its rest ends, see wq_rest_group(), or -1, @info.num_requeues is how many
- * of its keys can start before that, and the other fields are 0.
+ * of its keys can start before that, and the other fields are 0.  INT64_MAX, less the time since the
+ * system started, stands for never: a rest without an end, and a token that comes after a start.
  *
  * Return: number of groups.  It fails with EOPNOTSUPP if the queue has no groups.
  */

@@ -490,7 +490,7 @@ struct wq_limiter_spec {
  *	0
  * @group_ageing: DELIMITER and PREFIX: the keys of a group have priorities, as those of PRIORITY,
  *	and this is the @order_arg of each group: up to WQ_MAX_AGEING, or WQ_NO_AGEING; 0: the keys
- *	of a group have no priorities.  Else must be 0
+ *	of a group have no priorities.  Else must be 0.  It can be changed, but not from 0 or to 0
  * @reserved: must be 0
  *
  * WQ_IOC_OPEN: a queue that exists keeps its attributes.  The call asks for the attributes that are

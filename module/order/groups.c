@@ -103,7 +103,8 @@ static_assert(sizeof(struct wq_levels) % sizeof(u64) == 0);
  * @limit: the index of the last one; the other one is that before the change
  * @counts: there is or was a limit, so entries are counted
  * @arg: the delimiter, or the length of names
- * @ageing: of the levels within a group; 0: there are no levels
+ * @leveled: the entries of a group have levels
+ * @ageing: of these levels
  * @by_prefix: @arg is the length of names
  * @times: the groups that wait for a time
  * @nr_kept: groups that are WQ_GROUP_KEPT
@@ -128,6 +129,7 @@ struct wq_groups {
 	u8 limit;
 	bool counts;
 	bool by_prefix;
+	bool leveled;
 	u32 ageing;
 	struct wq_group_times times;
 	struct mutex changes;		/* taken before wq.lock */
@@ -159,7 +161,7 @@ static __always_inline struct wq_group **group_at(const struct wq_entry *e, bool
 
 static struct wq_group *group_of(const struct wq_groups *gs, const struct wq_entry *e)
 {
-	return *group_at(e, gs->ageing);
+	return *group_at(e, gs->leveled);
 }
 
 /* The levels of a group, ahead of its data. */
@@ -171,7 +173,7 @@ static struct wq_levels *levels_of(struct wq_group *g)
 /* Memory for the data of a group. */
 static u32 group_size(const struct wq_groups *gs)
 {
-	return sizeof(struct wq_group) + (gs->ageing ? sizeof(struct wq_levels) : 0);
+	return sizeof(struct wq_group) + (gs->leveled ? sizeof(struct wq_levels) : 0);
 }
 
 /* More than a queue can hold. */
@@ -340,6 +342,15 @@ static __always_inline void prefetch_turns(const struct wq_groups *gs)
 	prefetchw(&turn->link);
 }
 
+static void leveled_popped(const struct wq_groups *gs, struct wq_group *g, struct wq_entry *e)
+{
+	struct wq_turns *t = &levels_of(g)->turns;
+
+	wq_turns_popped(t, gs->ageing, wq_level(wq_rank_of(e)->held));
+	/* The ageing may have been changed to less. */
+	t->left = min(t->left, max_t(u32, gs->ageing, 2));
+}
+
 static __always_inline struct wq_entry *pop(struct wq_groups *gs, bool leveled)
 {
 	struct wq_entry *e = peek(gs, leveled);
@@ -347,7 +358,7 @@ static __always_inline struct wq_entry *pop(struct wq_groups *gs, bool leveled)
 	u32 before = group_available(gs, g);
 
 	if (leveled)
-		wq_turns_popped(&levels_of(g)->turns, gs->ageing, wq_level(wq_rank_of(e)->held));
+		leveled_popped(gs, g, e);
 	group_del(gs, g, e, leveled);
 	wq_rank_of(e)->counted = gs->counts;
 	g->places -= gs->counts;
@@ -419,7 +430,7 @@ static void timed_push_at(struct wq_groups *gs, struct wq_entry *e, bool tail)
 	struct wq_group *g = group_of(gs, e);
 
 	times_begin(gs, g);
-	push(gs, e, gs->ageing, tail);
+	push(gs, e, gs->leveled, tail);
 	times_end(gs, g);
 }
 
@@ -435,7 +446,7 @@ static struct wq_entry *timed_pop(void *order)
 	struct wq_entry *e;
 
 	times_begin(gs, g);
-	e = pop(gs, gs->ageing);
+	e = pop(gs, gs->leveled);
 	times_end(gs, g);
 	return e;
 }
@@ -446,7 +457,7 @@ static void timed_remove(void *order, struct wq_entry *e)
 	struct wq_group *g = group_of(gs, e);
 
 	times_begin(gs, g);
-	remove(gs, e, gs->ageing);
+	remove(gs, e, gs->leveled);
 	times_end(gs, g);
 }
 
@@ -492,7 +503,7 @@ bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e)
  * A change of the limit, or of the ageing.
  */
 
-/* The levels of each group have their next turn after as many pops as were left. */
+/* The levels of each group have their next turn after as many pops as were left, or sooner. */
 void wq_groups_set_ageing(struct wq_groups *gs, u32 ageing)
 {
 	gs->ageing = ageing;
@@ -502,6 +513,12 @@ void wq_groups_set_ageing(struct wq_groups *gs, u32 ageing)
 struct mutex *wq_groups_changes(struct wq_groups *gs)
 {
 	return &gs->changes;
+}
+
+/* Whether there is or was a limit. */
+bool wq_groups_counts(const struct wq_groups *gs)
+{
+	return gs->counts;
 }
 
 /* Count the entries that are handed out from now on.  false: they are counted already. */
@@ -619,7 +636,7 @@ static const struct wq_policy_ops leveled_groups_ops = {
 
 const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs)
 {
-	if (gs->ageing)
+	if (gs->leveled)
 		return &leveled_groups_ops;
 	if (wq_groups_timed(gs))
 		return &timed_groups_ops;
@@ -688,7 +705,7 @@ static struct wq_group *group_new(struct wq_groups *gs, struct wq_group_name nam
 		.ready = LIST_HEAD_INIT(g->ready), .places = gs->limits[gs->limit],
 		.limit = gs->limit, .of_new_rate = gs->new_rate,
 	};
-	if (gs->ageing)
+	if (gs->leveled)
 		wq_levels_init(levels_of(g), gs->ageing);
 	m->bytes += wq_key_bytes(group_size(gs), name.len) + m->overhead;
 	return g;
@@ -756,7 +773,7 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 	if (!g)
 		return -ENOMEM;
 	g->refs++;
-	*group_at(e, gs->ageing) = g;
+	*group_at(e, gs->leveled) = g;
 	return 0;
 }
 
@@ -972,7 +989,7 @@ const struct wq_group_times *wq_groups_times(const struct wq_groups *gs)
 /* Memory for the groups of a queue, without what grows with them. */
 size_t wq_groups_bytes(const struct wq_groups *gs)
 {
-	return struct_size(gs, ready_by_level, gs->ageing ? WQ_PRIORITIES : 0);
+	return struct_size(gs, ready_by_level, gs->leveled ? WQ_PRIORITIES : 0);
 }
 
 /* The number of ready keys of each level, see struct wq_stat.  @gs has levels. */
@@ -1014,6 +1031,7 @@ struct wq_groups *wq_groups_new(u32 kind, u32 arg, u32 limit, u32 ageing,
 	gs->limits[0] = places_of(limit);
 	gs->counts = limit;
 	gs->tokens = *tokens;
+	gs->leveled = ageing;
 	gs->ageing = ageing;
 	gs->times.waiting.vec.mem = m;
 	return gs;

@@ -87,6 +87,7 @@ int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l);
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e);
 struct mutex *wq_groups_changes(struct wq_groups *gs);
+bool wq_groups_counts(const struct wq_groups *gs);
 bool wq_groups_count(struct wq_groups *gs);
 void wq_groups_count_entry(struct wq_groups *gs, struct wq_entry *e);
 void wq_groups_set_ageing(struct wq_groups *gs, u32 ageing);

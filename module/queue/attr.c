@@ -15,13 +15,13 @@
  * A change is one critical section of wq.lock.  It checks all that can fail and then changes
  * all attributes, so another call sees all of the change or nothing of it.  The quota is
  * charged in that critical section, so of two changes the second starts from what the first
- * has charged.  A change of the rate of groups then goes through all groups, WQ_BATCH in a critical
- * section, and another one waits for that.
+ * has charged.
  *
- * The limit of groups is reported from then on, and reaches the groups after that critical section,
- * see order/groups.c.  Gets take keys of all groups meanwhile.  Each hold wakes a getter for each
- * key that it makes available, so no wake-up is lost.  A call that is killed goes on until all
- * groups have the limit, and a second change of the limit waits for that.
+ * The limit of groups and their rate are reported from then on, and reach the groups after that
+ * critical section, WQ_BATCH of them in a hold, see order/groups.c.  Gets take keys of all groups
+ * meanwhile.  Each hold wakes a getter for each key that it makes available, so no wake-up is lost.
+ * A call that is killed goes on until all groups are changed, and a second such change waits for
+ * that.
  *
  * The critical section must not ask a security module for a capability.  If the quota does not
  * permit the change, it ends without a change, and is repeated if the caller is exempt.
@@ -209,7 +209,7 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 		value = load(attrs, r->field, r->size);
 		if (set & r->bit && !is_in_range(r, value))
 			return -ERANGE;
-		if (set & r->bit && !value && r->initial)
+		if (set & r->bit && !value && r->initial && r->orders & BIT(q->order))
 			return -EINVAL;
 	}
 	if (!q->of_process)
@@ -220,7 +220,7 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 		    !load(attrs, r->field, r->size))
 			fixed &= ~r->bit;
 	/* And levels stay. */
-	if (set & WQ_ATTR_GROUP_AGEING && !attrs->group_ageing && q->group_ageing)
+	if (set & WQ_ATTR_GROUP_AGEING && !attrs->group_ageing && q->prefix == WQ_PREFIX_LEVELED)
 		fixed |= WQ_ATTR_GROUP_AGEING;
 	return fixed ? -EOPNOTSUPP : 0;
 }
@@ -347,11 +347,12 @@ static const struct wq_tokens *group_tokens(struct wq *q, const struct wq_attrs 
 
 	if (!q->grouped || (rate == q->group_start_rate && burst == q->group_start_burst))
 		return NULL;
-	/* Another caller has not ended its change yet. */
-	if (wq_groups_changing(q->policy_data))
-		return ERR_PTR(-EAGAIN);
 	return ERR_PTR(wq_tokens_init(tokens, rate, burst)) ?: tokens;
 }
+
+/* Attributes whose changes reach the groups one after the other, under wq_groups_changes(). */
+#define WQ_ATTRS_OF_GROUPS \
+	(WQ_ATTR_GROUP_LIMIT | WQ_ATTR_GROUP_START_RATE | WQ_ATTR_GROUP_START_BURST)
 
 /* Attributes that limit which keys may start. */
 #define WQ_ATTRS_OF_STARTS	(WQ_ATTR_MAX_PROCESSING | WQ_ATTR_START_RATE | WQ_ATTR_START_BURST)
@@ -410,19 +411,12 @@ static int set_locked(struct wq_cs *cs, const struct wq_attrs *args, struct wq_l
 static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter **limiter,
 		   bool exempt)
 {
-	int ret = -EAGAIN;
 	struct wq_cs cs;
-	bool more;
+	int ret;
 
-	/* A change reaches all groups also if its caller is killed. */
-	do {
-		wq_lock(&cs, q);
-		if (ret == -EAGAIN)
-			ret = set_locked(&cs, args, limiter, exempt);
-		more = q->grouped && wq_change_groups(&cs);
-		wq_unlock(&cs);
-		cond_resched();
-	} while (more || (ret == -EAGAIN && !fatal_signal_pending(current)));
+	wq_lock(&cs, q);
+	ret = set_locked(&cs, args, limiter, exempt);
+	wq_unlock(&cs);
 	return ret;
 }
 
@@ -433,21 +427,28 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
 static void walk(struct wq *q, void (*step)(struct wq_cs *cs, u64 *cursor))
 {
 	u64 cursor = 0;
+	const struct wq_group_times *times = wq_groups_times(q->policy_data);
+	u32 before, blocked, waiting;
 	struct wq_cs cs;
-	u32 before;
 	int i;
 
 	do {
 		wq_lock(&cs, q);
 		before = wq_nr_available(&cs);
+		blocked = wq_blocked_by_group(q);
+		waiting = times->waiting.count;
 		i = 0;
 		do
 			step(&cs, &cursor);
 		while (cursor && ++i < WQ_BATCH);
 		cs.wakes.ready += max(wq_nr_available(&cs), before) - before;
 		/* The events of files with a key of their last read can be others. */
-		if (q->polled_reads)
+		if (q->polled_reads &&
+		    (before != wq_nr_available(&cs) || blocked != wq_blocked_by_group(q) ||
+		     waiting != times->waiting.count))
 			cs.wakes.others |= WQ_WAKE_READERS;
+		if (unlikely(q->mem.bytes < q->share.least))
+			wq_shrink_share(&cs);
 		wq_unlock(&cs);
 		cond_resched();
 	} while (cursor);
@@ -470,6 +471,20 @@ static void change_group(struct wq_cs *cs, u64 *cursor)
 	wq_assert_locked(cs);
 	if (g)
 		wq_settle_group(cs->q, g, wq_now(cs));
+}
+
+/* A change of the rate reaches all groups. */
+static void change_rates(struct wq *q)
+{
+	struct wq_cs cs;
+	bool more;
+
+	do {
+		wq_lock(&cs, q);
+		more = wq_change_groups(&cs);
+		wq_unlock(&cs);
+		cond_resched();
+	} while (more);
 }
 
 /* Count the entries that are handed out, before there is a limit. */
@@ -498,9 +513,10 @@ static void count_entries(struct wq *q)
 int wq_change_attrs(struct wq *q, const struct wq_attrs *args, struct wq_limiter *limiter)
 {
 	bool limits = q->grouped && args->set & WQ_ATTR_GROUP_LIMIT;
+	bool groups = q->grouped && args->set & WQ_ATTRS_OF_GROUPS;
 	int ret = wq_attr_check_change(q, args);
 
-	if (!ret && limits)
+	if (!ret && groups)
 		ret = mutex_lock_killable(wq_groups_changes(q->policy_data));
 	if (!ret) {
 		if (limits && args->group_limit)
@@ -508,9 +524,12 @@ int wq_change_attrs(struct wq *q, const struct wq_attrs *args, struct wq_limiter
 		ret = set_try(q, args, &limiter, false);
 		if (ret == -ENOSPC && capable(CAP_SYS_RESOURCE))
 			ret = set_try(q, args, &limiter, true);
+		/* Also if the caller is killed. */
+		if (groups && !ret)
+			change_rates(q);
 		if (limits && !ret)
 			walk(q, change_group);
-		if (limits)
+		if (groups)
 			mutex_unlock(wq_groups_changes(q->policy_data));
 	}
 	/* After the change no critical section can use the former limiter. */

@@ -179,7 +179,7 @@ static __always_inline void release(struct wq_cs *cs, struct wq_entry *e, bool e
 	/* wq_destroy() ends the policy. */
 	if (q->policy && q->policy->release)
 		q->policy->release(q->policy_data, e);
-	if (rated && q->group_limit)
+	if (rated && wq_groups_counts(q->policy_data))
 		wq_settle(cs, e);
 	/* A waiter that comes after this look takes the lock later, and finds the entries. */
 	if (!awaited)

@@ -19,6 +19,7 @@ void wm_init(struct wm *m, const struct wm_params *p, s64 now)
 	m->starts_full_at = now;
 	m->order = 1ULL << 32;
 	m->front = m->order;
+	m->counted = p->limit;
 	for (u32 i = 0; i < WM_KEYS; i++)
 		restart_levels(m, i);
 }
@@ -286,7 +287,7 @@ static void end_slot(struct wm *m, u32 k, bool again)
 {
 	if (again)
 		enqueue(m, k);
-	if (again || m->p.limit)
+	if (again || m->counted)
 		update_turn(m, k);
 }
 
@@ -424,6 +425,7 @@ static void set_limit(struct wm *m, u32 limit)
 	if (n > 1 || limit == old)
 		return;
 	m->p.limit = limit;
+	m->counted |= limit;
 	for (g = 0; g < m->p.groups; g++)
 		update_turn(m, g);
 }

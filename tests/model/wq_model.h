@@ -134,6 +134,7 @@ struct wm {
 	struct wm_time wait[WM_KEYS];	/* until when it waits: for that, and then for a token */
 	s64 group_full_at[WM_KEYS];	/* when the bucket of its starts is full */
 	u32 group_starts[WM_KEYS];	/* its tokens when it was looked at last */
+	bool counted;		/* groups have or had a limit */
 	u64 front;		/* wm_key.queued of the last key that was put ahead of its group */
 	s64 full_at;		/* when the bucket is full again */
 	s64 starts_full_at;	/* when the bucket of starts is */

@@ -22,6 +22,7 @@ cleanup() {
 	wqctl unlink builds
 	wqctl unlink deliveries
 	wqctl unlink hook
+	wqctl unlink hooks
 	wqctl unlink index
 	wqctl unlink jobs
 	wqctl unlink mail
@@ -79,6 +80,7 @@ declare -A recipes=(
 	["Periodic keys: sh"]=is_due
 	["Keys that are processing at once: sh"]=limits
 	["Keys that start in a time: sh"]=starts_at_a_rate
+	["Keys that start in a time: sh 2"]=groups_start_at_a_rate
 	["A service that asks for a rest: sh"]=rests
 	["Leases: console"]=shows
 	["Keys that fail for ever: console"]=shows
@@ -146,6 +148,12 @@ is_due() {
 starts_at_a_rate() {
 	as_printed 0 0
 	is start_rate "50 20" "$(q=hook WQCTL=wqctl stats start_rate start_burst)"
+}
+
+groups_start_at_a_rate() {
+	as_printed 0
+	is group_start_rate "100 20" \
+		"$(q=hooks WQCTL=wqctl stats group_start_rate group_start_burst)"
 }
 
 # The second command finds no run, as the first one has waited for it.

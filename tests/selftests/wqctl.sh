@@ -217,8 +217,10 @@ test_levels_choose_the_next_key_of_a_group() {
 	wq add --priority 9 $q a/high
 	wq add --priority 5 $q b/high
 	matches head "PRIORITY" "$(wq ls $q | head -n 1)"
-	status 0 wq why $q b/low
-	is why "it is ready, behind 2 other keys of its group 'b/'" "$(<"$out")"
+	consumer 7
+	because 0 behind b/low
+	because 0 ready a/high
+	exec 7>&-
 	is "levels" "ready_by_priority 9:1 5:1 0:2 -3:1" "$(wq stat $q | grep ready_by_priority | words)"
 	status 0 wq stat --json $q
 	holds '.ready_groups == 2 and .map == false and .ready_by_priority[0] == {"priority": 9, "ready": 1}'
@@ -279,7 +281,7 @@ test_set_changes_the_ageing_of_priorities_and_the_limit_of_groups() {
 	is "order, blocked" "groups:/ 0" "$(stats order blocked)"
 	exec 7>&-
 	status 0 wq set --order groups:/ $q
-	reports 1 "can't change the queue '$q': its order is fixed at its creation, as is the DELIMITER or BYTES of its groups; to make it again: wqctl pause $q && wqctl save -o FILE $q && wqctl unlink $q, then create it with this option, and add its keys by wqctl restore --merge FILE" \
+	reports 1 "can't change the queue '$q': its order is fixed at its creation, as is the DELIMITER or BYTES of its groups, and whether the keys of a group have priorities; to make it again: wqctl pause $q && wqctl save -o FILE $q && wqctl unlink $q, then create it with this option, and add its keys by wqctl restore --merge FILE" \
 		wq set --order groups:-:2 -n 8 $q
 	reports 1 "its order is fixed at its creation" wq set --order fifo $q
 	is "order, max_keys" "groups:/ 9" "$(stats order max_keys)"

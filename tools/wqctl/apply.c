@@ -169,9 +169,12 @@ static int apply_attrs(struct line *l, int q, bool dry)
 	if (wq_attrs(q, &is, specs, WQ_MAX_LIMITERS))
 		return failed(l, "read");
 	attrs.set = attr_differences(&l->a, &is, specs, &text);
+	/* A line without a limit asks for none in particular. */
+	if (!attrs.group_limit)
+		attrs.group_limit = is.group_limit;
 	attr_split_order(&attrs, &is);
-	if (attrs.set & ~is.set) {
-		fixed = attr_fixed_text(attrs.set & ~is.set, l->a.queue);
+	if (attr_fixed(&attrs, &is)) {
+		fixed = attr_fixed_text(attr_fixed(&attrs, &is), l->a.queue);
 		message("%s: the queue '%s' exists, and %s; %s", l->where, l->a.queue,
 			text ? text : "differs", fixed ? fixed : "it can't be changed");
 		free(fixed);

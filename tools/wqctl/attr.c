@@ -329,7 +329,8 @@ void attr_split_order(struct wq_attrs *asked, const struct wq_attrs *is)
 		return;
 	if (levels && !asked->order_arg)
 		asked->order_arg = WQ_DEFAULT_AGEING;
-	if (!levels && asked->order_arg != is->order_arg)
+	if (!levels && (asked->order_arg != is->order_arg ||
+			!asked->group_ageing != !is->group_ageing))
 		return;
 	asked->set &= ~WQ_ATTR_ORDER;
 	if (asked->order_arg != is->order_arg)
@@ -340,10 +341,26 @@ void attr_split_order(struct wq_attrs *asked, const struct wq_attrs *is)
 		asked->set |= WQ_ATTR_GROUP_AGEING;
 }
 
+#define OF_GROUPS	(WQ_ATTR_GROUP_LIMIT | WQ_ATTR_GROUP_START_RATE | WQ_ATTR_GROUP_START_BURST)
+
+uint32_t attr_fixed(const struct wq_attrs *asked, const struct wq_attrs *is)
+{
+	uint32_t fixed = asked->set & ~is->set;
+	const struct row *r;
+
+	/* A queue that can't have an attribute has the value 0. */
+	for_each_row(r)
+		if ((r->kind == NUMBER || r->kind == TIME || r->kind == RATE) && !load(r, asked))
+			fixed &= ~r->bit;
+	if (!asked->group_limit)
+		fixed &= ~WQ_ATTR_GROUP_LIMIT;
+	return fixed;
+}
+
 char *attr_fixed_text(uint32_t fixed, const char *queue)
 {
-	const char *why = fixed & WQ_ATTR_ORDER ? "its order is fixed at its creation, as is the DELIMITER or BYTES of its groups" :
-			  fixed & WQ_ATTR_GROUP_AGEING ? "whether the keys of a group have priorities is fixed at its creation" :
+	const char *why = fixed & WQ_ATTR_ORDER ? "its order is fixed at its creation, as is the DELIMITER or BYTES of its groups, and whether the keys of a group have priorities" :
+			  fixed & OF_GROUPS ? "it has no groups, which a queue gets when it is created: wqctl create --order groups:/" :
 			  fixed & WQ_ATTR_MAX_DEFER ? "it has the order fifo and was created without --max-defer, so its keys have no room for that" :
 			  fixed & WQ_ATTR_LEASE ? "it was created without a lease, so its consumers may not use tokens" :
 			  "this kernel's wq can't change that";
@@ -594,7 +611,7 @@ int cmd_set(const struct args *a)
 	if (attrs.set)
 		attr_split_order(&attrs, &is);
 	if (attrs.set && wq_set_attrs(q, &attrs))
-		return set_complain(a, q, attrs.set & ~is.set);
+		return set_complain(a, q, attr_fixed(&attrs, &is));
 	/* By the descriptor, because the name can be that of another queue by now. */
 	if (a->attrs.set & FILE_ATTRS && attr_set_file(q, &a->attrs))
 		return set_complain(a, q, 0);

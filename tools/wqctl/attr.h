@@ -27,6 +27,9 @@ uint32_t attr_differences(const struct args *a, const struct wq_attrs *is,
  */
 void attr_split_order(struct wq_attrs *asked, const struct wq_attrs *is);
 
+/* Which of the attributes in @asked->set a queue, whose attributes are @is, can't have. */
+uint32_t attr_fixed(const struct wq_attrs *asked, const struct wq_attrs *is);
+
 /*
  * Why some of these attributes, WQ_ATTR_*, can't be changed in a queue, and the next step; to be
  * freed.  @queue: its name, or NULL.

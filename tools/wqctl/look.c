@@ -615,7 +615,7 @@ bool groups_add_waits(int q, struct groups *gs, const struct wq_attrs *cfg)
 				break;
 			g->starts = v.info.num_requeues;
 			/* A full bucket gets no token before a key starts. */
-			if (v.info.due < INT64_MAX / 2)
+			if (v.info.lease >= 0 || v.info.due < INT64_MAX / 2)
 				g->due = v.info.due ? v.info.due : 1;
 			if (v.info.lease >= 0)
 				g->rest = v.info.lease ? v.info.lease : 1;
@@ -650,6 +650,9 @@ uint64_t group_blocked(const struct key_group *g, const struct wq_attrs *cfg)
 	 */
 	if (cfg->group_limit && keys > cfg->group_limit)
 		blocked = keys - cfg->group_limit;
+	/* After a change to a lower limit, more keys can be processing. */
+	if (blocked > g->ready)
+		blocked = g->ready;
 	if (g->due && g->ready > blocked + g->starts)
 		blocked = g->ready - g->starts;
 	return g->due && !g->starts ? g->ready : blocked;

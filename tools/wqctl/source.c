@@ -499,7 +499,7 @@ int cmd_attach(const struct args *a)
 		return USAGE;
 	ret = wq_attach(q, &s.op) ? attach_failed(a, &s) : DONE;
 	if (ret == DONE && a->after && !wq_attrs(q, &attrs, NULL, 0) && !attrs.max_defer)
-		message("a key that changes again and again within the --debounce is never ready, as the queue '%s' has no limit; create it with --max-defer TIME",
+		message("a key that changes again and again within the --debounce is never ready, as the queue '%s' has no limit; give it one: wqctl set --max-defer TIME",
 			queue_text(a));
 	if (ret == DONE)
 		printf("%u\n", s.op.id);

@@ -601,8 +601,8 @@ struct wq_limiter_spec {
  *             - @max_keys, @slack, @start_burst or, with groups, @group_start_burst is 0
  *             - the limiters are not valid, see WQ_IOC_OPEN
  *  EOPNOTSUPP  this queue can't have another value of an attribute in @set, as a report of @set
- *             shows: @order, @order_arg of groups, @group_limit without groups, @max_defer,
- *             @lease, or whether @group_ageing is 0
+ *             shows: @order, @order_arg of groups, @max_defer, @lease, or whether @group_ageing
+ *             is 0; or, without groups, @group_limit, @group_start_rate or @group_start_burst
  *  E2BIG, ERANGE  as of WQ_IOC_OPEN
  *  EFAULT     the limiters can't be read; @set is 0: they or the struct can't be written
  *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue

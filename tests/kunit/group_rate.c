@@ -78,7 +78,7 @@ static int let_rest(struct kunit *test, const char *key, s64 delay)
 #define REST(k, ns)		STEP(let_rest, .key = k, .arg = ns)
 static VALUE_STEP(let_rest, let_rest(test, s->key, s->arg))
 
-#define ALL_OF_A	ADD("a/1"), ADD("a/2"), ADD("a/3"), ADD("a/4")
+#define ALL_OF_A	CHAIN(ADD("a/1"), ADD("a/2"), ADD("a/3"), ADD("a/4"))
 
 const struct row wq_group_rate_rows[] = {
 	ROW(keys_of_a_group_start_at_its_burst_and_then_at_its_rate,

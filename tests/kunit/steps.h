@@ -129,7 +129,7 @@ void run_row(struct kunit *test);
 /* As in the queue of a process, each call handles times. */
 #define WITHOUT_THREAD		STEP(without_thread)
 /* Changes one attribute, by its bit. */
-#define SET(bit, value)		STEP(set, .flags = bit, .arg = value), IS(0)
+#define SET(bit, value)		CHAIN(STEP(set, .flags = bit, .arg = value), IS(0))
 #define PAUSE(what, ns)		STEP(pause, .flags = what, .arg = ns)
 #define SHUTTING_DOWN(is)	CHAIN(STEP(shutting_down), IS(is))
 

@@ -1488,8 +1488,8 @@ class Controls(Case):
                 limiter=limiter, name="python-set", mode=0o640, uid=0, gid=0, max_keys=99,
                 lease=7 * 10 ** 9, slack=5 * 10 ** 8, max_defer=3 * 10 ** 9,
                 order=wq.Order.PRIORITY,
-                order_arg=wq.NO_AGEING, group_limit=0, max_retries=4, max_processing=6,
-                start_rate=75 * 10 ** 8, start_burst=8, group_start_rate=0,
+                order_arg=wq.NO_AGEING, group_limit=0, group_ageing=0, max_retries=4,
+                max_processing=6, start_rate=75 * 10 ** 8, start_burst=8, group_start_rate=0,
                 group_start_burst=0), before)
             q.set_attrs()
             self.assertEqual(before, q.attrs())

@@ -37,7 +37,7 @@ type Attrs struct {
 	// GroupAgeing gives the keys of each group priorities, and is their OrderArg as of the order
 	// Priority.
 	GroupAgeing int
-	MaxRetries int // failures in a row that are retried; the next one parks the key
+	MaxRetries  int // failures in a row that are retried; the next one parks the key
 
 	MaxProcessing int // how many keys of the queue can be processing at once
 
@@ -70,7 +70,7 @@ func (a *Attrs) fill(r *request) error {
 		maxKeys: uint32(a.MaxKeys), lease: int64(a.Lease), slack: int64(a.Slack),
 		maxDefer: int64(a.MaxDefer), order: uint32(a.Order), orderArg: uint32(a.OrderArg),
 		groupLimit: uint32(a.GroupLimit), groupAgeing: uint32(a.GroupAgeing),
-		maxRetries: uint32(a.MaxRetries),
+		maxRetries:    uint32(a.MaxRetries),
 		maxProcessing: uint32(a.MaxProcessing), startBurst: uint32(a.StartBurst),
 		startRate:       uint64(math.Round(a.StartRate * 1e9)),
 		groupStartBurst: uint32(a.GroupStartBurst),

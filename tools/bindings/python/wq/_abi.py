@@ -1094,7 +1094,6 @@ class Attributes:
     group_start_burst: int
     group_start_rate: int
     group_ageing: int
-    reserved: int
 
 
 @dataclass(frozen=True, slots=True)

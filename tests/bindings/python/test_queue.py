@@ -1513,7 +1513,10 @@ class Controls(Case):
 
     def test_set_that_fails_changes_nothing(self) -> None:
         before = self.q.attrs()
-        for fixed in {"lease": 3}, {"max_defer": 3}, {"order_arg": 3}, {"group_limit": 3}:
+        refused: list[dict[str, Any]] = [
+            {"lease": 3}, {"max_defer": 3}, {"order_arg": 3}, {"group_limit": 3},
+            {"group_ageing": 3}, {"group_start_rate": 3}]
+        for fixed in refused:
             with self.raises(OSError, errno.EOPNOTSUPP):
                 self.q.set_attrs(max_keys=5, **fixed)
         with self.raises(OSError, errno.ERANGE):

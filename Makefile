@@ -109,7 +109,7 @@ kunit-smp:
 	@tests/kunit/run-smp $(if $(T),'$(T)')
 
 patch:
-	@tests/patch/run $(T)
+	@tests/patch/upstream $(T)
 
 # N=1000 T='wq_delay.c' SEED=1 QUICK=1
 mutants:

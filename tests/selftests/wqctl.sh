@@ -231,7 +231,7 @@ test_levels_choose_the_next_key_of_a_group() {
 	wq unlink $q.s
 	reports 2 "AGEING is from 2 to 65536, or strict" wq create --order groups:/,priority:1 $q.s
 	local bad
-	for bad in groups:/,fifo prefix:2, groups:0x,priority groups:,priority prefix:2,priorityx; do
+	for bad in groups:/,fifo "prefix:2," groups:0x,priority groups:,priority prefix:2,priorityx; do
 		reports 2 "only priority can follow a comma" wq create --order $bad $q.s
 	done
 	for bad in groups:/,priority: prefix:4,priority:2:3 groups:/:1,priority:65537; do

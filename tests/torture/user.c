@@ -389,6 +389,7 @@ static void some_config(struct wq_attrs *config)
 		.group_start_burst = 1 + below(100),
 		.max_defer = below(2) ? 0 : 1 + some_time(10 * MS),
 		.group_limit = below(4),
+		.group_ageing = 1 + below(10),
 		.order_arg = below(10),
 	};
 }

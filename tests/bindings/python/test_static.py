@@ -147,7 +147,6 @@ class Layouts(Case):
         assert body
         fields = re.findall(r"(\w+)(?:\[\w+\])?;", body[1])[2:]
         fields.remove("ready_by_priority")
-        fields.remove("reserved")
         self.assertEqual(fields, list(wq.Stat.__dataclass_fields__))
 
 

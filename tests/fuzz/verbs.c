@@ -47,10 +47,11 @@ static const __s64 slacks[] = {
 };
 
 static const struct { __u32 order, arg, limit, ageing; } orders[] = {
-	{ WQ_ORDER_FIFO, 0, 0 }, { WQ_ORDER_PRIORITY, 0, 0 }, { WQ_ORDER_PRIORITY, 2, 0 },
-	{ WQ_ORDER_DELIMITER, 'c', 0 }, { WQ_ORDER_PREFIX, 1, 1 }, { WQ_ORDER_PRIORITY, 1, 0 },
-	{ WQ_ORDER_PRIORITY, 0, 1 }, { WQ_ORDER_PREFIX, WQ_MAX_KEY + 1, 0 },
-	{ WQ_ORDER_OTHER, 0, 0 }, { ~0U, ~0U, ~0U, ~0U },
+	{ WQ_ORDER_FIFO, 0, 0, 0 }, { WQ_ORDER_PRIORITY, 0, 0, 0 },
+	{ WQ_ORDER_PRIORITY, 2, 0, 0 }, { WQ_ORDER_DELIMITER, 'c', 0, 0 },
+	{ WQ_ORDER_PREFIX, 1, 1, 0 }, { WQ_ORDER_PRIORITY, 1, 0, 0 },
+	{ WQ_ORDER_PRIORITY, 0, 1, 0 }, { WQ_ORDER_PREFIX, WQ_MAX_KEY + 1, 0, 0 },
+	{ WQ_ORDER_OTHER, 0, 0, 0 }, { ~0U, ~0U, ~0U, ~0U },
 	{ WQ_ORDER_PREFIX, 1, 2, 2 }, { WQ_ORDER_DELIMITER, 'c', 0, WQ_NO_AGEING },
 	{ WQ_ORDER_PRIORITY, 0, 0, 2 },
 };
@@ -74,14 +75,19 @@ static const __u32 retries_values[] = { 0, 1, 2, WQ_MAX_RETRIES, WQ_MAX_RETRIES 
 #define S64_MAX	INT64_MAX
 #define U32_MAX	0xffffffffLL
 
+/* And its orders. */
+#define ORDERS_ALL	~0U
+#define ORDERS_GROUPS	(1U << WQ_ORDER_DELIMITER | 1U << WQ_ORDER_PREFIX)
+#define ORDERS_WITH_ARG	(1U << WQ_ORDER_PRIORITY | ORDERS_GROUPS)
+
 static const struct attr {
-	__u32 bit, size;
+	__u32 bit, size, orders;
 	size_t field;
 	__s64 min, max, initial;
 } attrs[] = {
-#define VALUE(name, kind, f, member, min, max, initial, ...) \
-	{ WQ_ATTR_##name, sizeof(((struct wq_attrs *)0)->f), offsetof(struct wq_attrs, f), \
-	  min, max, initial },
+#define VALUE(name, kind, f, member, min, max, initial, orders, ...) \
+	{ WQ_ATTR_##name, sizeof(((struct wq_attrs *)0)->f), orders, \
+	  offsetof(struct wq_attrs, f), min, max, initial },
 #define OTHER(...)
 #include "../../module/state/attr_table.h"
 };
@@ -1119,7 +1125,8 @@ static void config_check(struct task *t, const struct wq_attrs *args)
 		__s64 value = 0;
 
 		memcpy(&value, (const char *)args + a->field, a->size);
-		if (value ? value < a->min || value > a->max : a->initial)
+		if (value ? value < a->min || value > a->max :
+			    a->initial && a->orders & 1U << args->order)
 			fault(t, "attribute 0x%x is %lld", a->bit, (long long)value);
 	}
 	if (unknown || args->mode > 0777 || !args->num_limiters ||

@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -362,6 +363,7 @@ __s32 do_chown(struct task *t, const struct call *c)
 /* A mount of the default set or of one of its own, an open in it, and its end. */
 __s32 do_mount(struct task *t, const struct call *c)
 {
+	struct statfs fs;
 	static const char *const options[] = {
 		"newinstance", "newinstance,keys=3", "newinstance,queues=1",
 		"newinstance,uid=1000,mode=700", "", "newinstance,keys=0",
@@ -383,8 +385,8 @@ __s32 do_mount(struct task *t, const struct call *c)
 	case 9:
 		return CALL(t, mount(NULL, SET, NULL, MS_REMOUNT | MS_RDONLY, NULL));
 	}
-	/* Never files elsewhere; the directory itself has no name. */
-	if (strchr(names[name], '/'))
+	/* Never files elsewhere, or of the directory without a mount; it has no name itself. */
+	if (strchr(names[name], '/') || statfs(SET, &fs) || fs.f_type != WQUEUE_MAGIC)
 		return 0;
 	snprintf(path, sizeof(path), SET "/%.*s", WQ_NAME_MAX, names[name]);
 	if (how == 10)

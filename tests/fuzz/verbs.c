@@ -415,7 +415,7 @@ static void results_check(struct task *t, const struct spot *s, __u32 handled, _
 		if (i >= handled && result != 0 && load32(s->image) != (__u32)result)
 			fault(t, "result %u: expected no write beyond %u keys, seen %d", i,
 			      handled, result);
-		if (i < handled && (result > WQ_RESULT_PARKED || (result < 0 && !error_name(result))))
+		if (i < handled && (result > (int)WQ_RESULT_PARKED || (result < 0 && !error_name(result))))
 			fault(t, "result %u: expected an errno or a result, seen %d", i, result);
 	}
 }

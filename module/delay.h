@@ -75,13 +75,14 @@ static inline bool wq_delay_moves(const struct wq_heap *h, const struct wq_entry
 	       (!(flags & WQ_ADD_KEEP_FIRST) && due < wq_delay_due(h, e));
 }
 
+/* wq_rank.limit of an entry that is delayed without a limit. */
+#define WQ_NO_LIMIT	S64_MIN
+
 /*
  * The end of a delay until @due, at which adds cannot defer it any more, see wq_attrs.max_defer.
  * The limit of @e is set once: when the delay begins or, if the queue has no max_defer then, by the
  * first add with a delay after that has changed.
  */
-#define WQ_NO_LIMIT	S64_MIN
-
 static inline s64 wq_delay_defer(struct wq_entry *e, s64 due, s64 now, s64 max_defer)
 {
 	struct wq_rank *rank = wq_rank_of(e);

@@ -100,13 +100,14 @@ static_assert(sizeof(struct wq_levels) % sizeof(u64) == 0);
  * @nr_available: how many of these gets can take without a release
  * @nr_groups: groups with ready entries
  * @limits: how many entries of a group are handed out at a time; WQ_ALL_PLACES: any number
- * @limit: the index of the last one; the other one is that before the change
+ * @limit: the index of the last one; the other one is the one before
  * @counts: there is or was a limit, so entries are counted
  * @arg: the delimiter, or the length of names
+ * @by_prefix: @arg is the length of names
  * @leveled: the entries of a group have levels
  * @ageing: of these levels
- * @by_prefix: @arg is the length of names
  * @times: the groups that wait for a time
+ * @changes: held while a change of the limit or of the rate reaches the groups
  * @nr_kept: groups that are WQ_GROUP_KEPT
  * @tokens: the bucket of each group, with the full time of the group that is looked at
  * @old: the bucket of the rate before, while @changing
@@ -114,7 +115,6 @@ static_assert(sizeof(struct wq_levels) % sizeof(u64) == 0);
  * @new_rate: changes with each change of the rate
  * @changing: not all groups have been changed to the rate yet
  * @cursor: how far they have been
- * @changes: held while a change of the limit goes on
  * @ready_by_level: if there are levels: entries of @ready by level, or WQ_PRIORITY_UNUSED
  */
 struct wq_groups {
@@ -509,7 +509,7 @@ void wq_groups_set_ageing(struct wq_groups *gs, u32 ageing)
 	gs->ageing = ageing;
 }
 
-/* A change holds it from before wq_groups_count() until it has reached all groups. */
+/* A change of the limit or of the rate holds it until it has reached all groups. */
 struct mutex *wq_groups_changes(struct wq_groups *gs)
 {
 	return &gs->changes;

@@ -33,7 +33,7 @@
 #include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/mutex.h>
-#include <linux/sched/signal.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
 #include <linux/stddef.h>
 
@@ -426,10 +426,10 @@ static int set_try(struct wq *q, const struct wq_attrs *args, struct wq_limiter 
  */
 static void walk(struct wq *q, void (*step)(struct wq_cs *cs, u64 *cursor))
 {
-	u64 cursor = 0;
 	const struct wq_group_times *times = wq_groups_times(q->policy_data);
 	u32 before, blocked, waiting;
 	struct wq_cs cs;
+	u64 cursor = 0;
 	int i;
 
 	do {

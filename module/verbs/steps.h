@@ -289,7 +289,7 @@ static __always_inline int __wq_entry_done(struct wq_cs *cs, struct wq_consumer 
 		q->dropped++;
 	}
 	if (unlikely(op->flags & OP_REST))
-		wq_rest(cs, wq_groups_of(cs->q->policy_data, e), op->delay);
+		wq_rest(cs, wq_groups_of(q->policy_data, e), op->delay);
 	if (op->flags & (OP_FORGET | OP_PARK) || unlikely(wq_forgets_failures(e, op))) {
 		if (op->flags & OP_PARK && !(op->flags & OP_FORGET))
 			wq_give_up(cs, e);
@@ -388,8 +388,6 @@ static inline int wq_get_first(struct wq_cs *cs, struct wq_consumer *c, u32 room
 	wq_hold(cs, c, e);
 	if (unlikely(q->gated))
 		wq_count_start(q, wq_start_time(cs));
-	if (unlikely(q->gated) && q->group_start_rate)
-		wq_count_group_start(cs, e);
 	wq_count_get(q, e);
 	*ep = e;
 	return 0;

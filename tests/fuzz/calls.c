@@ -363,12 +363,12 @@ __s32 do_chown(struct task *t, const struct call *c)
 /* A mount of the default set or of one of its own, an open in it, and its end. */
 __s32 do_mount(struct task *t, const struct call *c)
 {
-	struct statfs fs;
 	static const char *const options[] = {
 		"newinstance", "newinstance,keys=3", "newinstance,queues=1",
 		"newinstance,uid=1000,mode=700", "", "newinstance,keys=0",
 	};
 	__u8 name = c->arg[A_NAME] % NAMES, how = c->arg[A_HOW];
+	struct statfs fs;
 	char path[WQ_NAME_MAX + 16];
 	__s32 ret;
 

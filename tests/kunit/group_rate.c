@@ -291,13 +291,7 @@ static void poller_that_has_read_a_key_wakes_for_the_token_of_its_group(struct k
 	groups_at_rate(test, WQ_QPS(1), 1);
 	reader_open(test, &r, "a/1");
 	add(test, "a/1");
-	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
-	r.wakes = 0;
-	pass(test, SEC - 1);
-	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
-	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_wakes_after(test, &r, SEC);
 	reader_close(test, &r);
 }
 
@@ -312,11 +306,7 @@ static void poller_at_the_limit_of_a_group_wakes_for_its_token(struct kunit *tes
 	});
 	reader_open(test, &r, "a/1");
 	add(test, "a/2");
-	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
-	r.wakes = 0;
-	pass(test, SEC);
-	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
-	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_wakes_after(test, &r, SEC);
 	reader_close(test, &r);
 }
 
@@ -336,7 +326,6 @@ static void poller_wakes_if_another_call_finds_the_token_of_its_group(struct kun
 	item = get(test, "a/2");
 	add(test, "a/1");
 	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
-	r.wakes = 0;
 	fixture(test)->now += SEC;
 	done(test, &item);
 	KUNIT_EXPECT_EQ(test, r.wakes, 1U);

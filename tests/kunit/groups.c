@@ -858,6 +858,20 @@ static void turns_of_a_group_begin_again_when_it_was_empty(struct kunit *test)
 	run_all(test, KEYS("a/p9", "a/s1", "a/q9"));
 }
 
+static void ageing_of_groups_can_change_while_keys_are_ready(struct kunit *test)
+{
+	levels_of_groups(test, 0, 9);
+	add_levels(test, KEYS("a/p9", "a/q9", "a/r9", "a/s1", "a/t9", "a/u1", "a/v9"));
+	run(test, "a/p9");
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, 2), 0);
+	/* 8 gets were left to the next turn. */
+	run(test, "a/q9");
+	run(test, "a/r9");
+	run(test, "a/s1");
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, WQ_NO_AGEING), 0);
+	run_all(test, KEYS("a/t9", "a/v9", "a/u1"));
+}
+
 static void ready_key_of_a_group_with_levels_has_no_lease(struct kunit *test)
 {
 	struct wq_key_info info;
@@ -897,6 +911,7 @@ static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(raised_key_goes_behind_its_equals_of_the_group),
 	KUNIT_CASE(each_group_has_turns_of_its_levels),
 	KUNIT_CASE(turns_of_a_group_begin_again_when_it_was_empty),
+	KUNIT_CASE(ageing_of_groups_can_change_while_keys_are_ready),
 	KUNIT_CASE(ready_key_of_a_group_with_levels_has_no_lease),
 	KUNIT_CASE(each_allocation_of_an_add_may_fail),
 	KUNIT_CASE(each_allocation_of_an_add_that_may_sleep_may_fail),

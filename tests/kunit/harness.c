@@ -153,6 +153,17 @@ bool reader_polls(struct kunit *test, struct reader *r)
 	return queue_poll(queue(test), r->c) & EPOLLIN;
 }
 
+/* There is no key to read.  In so many ns there is, which wakes the reader once, and not before. */
+void reader_wakes_after(struct kunit *test, struct reader *r, s64 ns)
+{
+	KUNIT_EXPECT_FALSE(test, reader_polls(test, r));
+	pass(test, ns - 1);
+	KUNIT_EXPECT_EQ(test, r->wakes, 0U);
+	pass(test, 1);
+	KUNIT_EXPECT_EQ(test, r->wakes, 1U);
+	KUNIT_EXPECT_TRUE(test, reader_polls(test, r));
+}
+
 void reader_close(struct kunit *test, struct reader *r)
 {
 	remove_wait_queue(queue_readers(queue(test)), &r->wait);

@@ -324,7 +324,7 @@ static inline int queue_set(struct wq *q, u32 bit, s64 value)
 {
 	const struct wq_attrs attrs = {
 		.set = bit, .order = value, .order_arg = value, .group_limit = value,
-		.max_defer = value, .lease = value,
+		.group_ageing = value, .max_defer = value, .lease = value,
 	};
 	bool of_process = q->of_process;
 	int ret;
@@ -464,6 +464,7 @@ struct reader {
 
 void reader_open(struct kunit *test, struct reader *r, const char *key);
 bool reader_polls(struct kunit *test, struct reader *r);
+void reader_wakes_after(struct kunit *test, struct reader *r, s64 ns);
 void reader_close(struct kunit *test, struct reader *r);
 struct wq_consumer *holder(struct kunit *test, const char *key);
 

@@ -273,12 +273,7 @@ static void poller_that_has_read_a_key_wakes_at_the_end_of_its_groups_rest(struc
 	add(test, "a/1");
 	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
 	KUNIT_EXPECT_EQ(test, let_rest(test, "a/", SEC), 0);
-	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
-	pass(test, SEC - 1);
-	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
-	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_wakes_after(test, &r, SEC);
 	reader_close(test, &r);
 }
 

@@ -334,12 +334,7 @@ static void poller_that_has_read_a_key_wakes_for_the_token_of_its_next_run(struc
 	queue_with_rate(test, 1);
 	reader_open(test, &r, "a");
 	add(test, "a");
-	KUNIT_EXPECT_FALSE(test, reader_polls(test, &r));
-	pass(test, SEC - 1);
-	KUNIT_EXPECT_EQ(test, r.wakes, 0U);
-	pass(test, 1);
-	KUNIT_EXPECT_EQ(test, r.wakes, 1U);
-	KUNIT_EXPECT_TRUE(test, reader_polls(test, &r));
+	reader_wakes_after(test, &r, SEC);
 	reader_close(test, &r);
 }
 

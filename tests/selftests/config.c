@@ -339,6 +339,11 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 	static const struct wq_limiter_spec bad_kind[] = { { .kind = WQ_LIMITER_OTHER } };
 	static const struct wq_limiter_spec bad_range[] = { EXPONENTIAL(-1, 1) };
 	static const struct wq_limiter_spec large[] = { MAX_OF(17) };
+	/* of a queue without a lease and groups */
+	static const __u32 never[] = {
+		WQ_ATTR_LEASE, WQ_ATTR_MAX_DEFER, WQ_ATTR_GROUP_LIMIT, WQ_ATTR_GROUP_START_RATE,
+		WQ_ATTR_GROUP_START_BURST, WQ_ATTR_GROUP_AGEING,
+	};
 	int q = open_as_asked(self->name, (struct wq_attrs){ .lease = SEC, .max_defer = SEC });
 	int unleased = q_private(0);
 	struct attributes a = attributes(q), b = attributes(unleased);
@@ -386,22 +391,13 @@ TEST_F(users, set_fails_and_changes_nothing_if_one_attribute_is_bad)
 
 	/* a queue without leases can't have one, and chmod and chown change a file */
 	c = good();
-	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_LEASE;
-	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
-	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_MAX_DEFER;
-	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
-	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_LIMIT;
-	c.group_limit = 1;
-	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
-	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_START_RATE;
-	c.group_start_rate = 1;
-	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
-	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_START_BURST;
-	c.group_start_burst = 1;
-	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
-	c.set = WQ_ATTR_MAX_KEYS | WQ_ATTR_GROUP_AGEING;
-	c.group_ageing = 1;
-	EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c));
+	c.group_limit = c.group_start_rate = c.group_start_burst = c.group_ageing = 1;
+	for (int i = 0; i < ARRAY_SIZE(never); i++) {
+		c.set = WQ_ATTR_MAX_KEYS | never[i];
+		EXPECT_EQ(-EOPNOTSUPP, q_set(unleased, c)) {
+			TH_LOG("0x%x", never[i]);
+		}
+	}
 	for (int bit = WQ_ATTR_MODE; bit <= WQ_ATTR_GID; bit <<= 1) {
 		c.set = WQ_ATTR_MAX_KEYS | bit;
 		EXPECT_EQ(-EINVAL, q_set(unleased, c));

@@ -296,11 +296,11 @@ void wq_limiter_free(struct wq_limiter *l);
  * @policy_data: first argument of the policy's operations; must live until
  *	wq_destroy() returns
  * @order: WQ_ORDER_*, which ready key a get takes; 0: first in, first out.  With another order,
- *	@policy must be NULL, and the queue has no embedded entries
+ *	@policy must be NULL, and an embedded entry is a struct wq_embedded_ordered
  * @order_arg: as in struct wq_attrs
  * @group_limit: as in struct wq_attrs
  * @group_ageing: as in struct wq_attrs
- * @max_defer: ns, as in struct wq_attrs; a queue with it has no embedded entries
+ * @max_defer: ns, as in struct wq_attrs; an embedded entry is a struct wq_embedded_ordered
  * @max_processing: as in struct wq_attrs; embedded entries count, too
  * @start_rate: as in struct wq_attrs; embedded entries count, too
  * @start_burst: as in struct wq_attrs
@@ -500,6 +500,20 @@ struct wq_embedded {
 #endif
 };
 
+/**
+ * struct wq_embedded_ordered - an embedded entry of a queue with an order of wq_params.order
+ * @entry: the entry, which all functions of embedded entries take
+ *
+ * Such a queue, and one with wq_params.max_defer, keeps data ahead of each entry.
+ */
+struct wq_embedded_ordered {
+	/* private: */
+	u64 space[4];
+	struct list_head links[2];
+	/* public: */
+	struct wq_embedded entry;
+};
+
 int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_stack,
 				    const char *name, struct lock_class_key *key);
 
@@ -520,10 +534,9 @@ int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t g
  * Context: any but NMI; sleeps if @gfp allows it.  On PREEMPT_RT neither from hard interrupt nor
  * with preemption or interrupts off.
  *
- * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue has an order of its
- * own or max_defer, see struct wq_params; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys
- * leaves no room for more; -ENOMEM.  On error the entry must not be used, and needs no
- * wq_embedded_exit().
+ * Return: 0; -EINVAL: the queue has a mode or leases; -EOPNOTSUPP: the queue needs a struct
+ * wq_embedded_ordered; -ENOSPC: the queue has WQ_MAX_KEYS entries, or max_keys leaves no room for
+ * more; -ENOMEM.  On error the entry must not be used, and needs no wq_embedded_exit().
  */
 #define wq_embedded_init(x, q, gfp) \
 	__wq_embedded_init(x, q, gfp, false, #x, __wq_embedded_class())
@@ -542,11 +555,35 @@ int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t g
 #define wq_embedded_init_on_stack(x, q, gfp) \
 	__wq_embedded_init(x, q, gfp, true, #x, __wq_embedded_class())
 
+int __must_check __wq_embedded_init_ordered(struct wq_embedded_ordered *x, struct wq *q, u64 group,
+					    gfp_t gfp, const char *name,
+					    struct lock_class_key *key);
+
+/**
+ * wq_embedded_init_ordered() - initialize an entry of a queue with an order
+ * @x: the entry, a struct wq_embedded_ordered
+ * @q: its queue, as for wq_embedded_init(), with or without an order
+ * @group: the number of the entry's group; 0 in a queue without groups.  The 8 bytes of the number
+ *	are the name of the group, which may have keys, too
+ * @gfp: how to allocate, as for wq_embedded_init(), and the group, if it has no entry yet
+ *
+ * In a queue of groups, the entry is in its group until it ends.  Otherwise all is as for
+ * wq_embedded_init(), and the other functions take x->entry.
+ *
+ * Context: as for wq_embedded_init().
+ *
+ * Return: as for wq_embedded_init(), but not -EOPNOTSUPP.  -EINVAL also if @group is not 0 in a
+ * queue without groups.
+ */
+#define wq_embedded_init_ordered(x, q, group, gfp) \
+	__wq_embedded_init_ordered(x, q, group, gfp, #x, __wq_embedded_class())
+
 void wq_embedded_exit(struct wq_embedded *x);
 void wq_embedded_exit_async(struct wq_embedded *x, void (*release)(struct wq_embedded *x));
 
 int wq_embedded_add(struct wq_embedded *x);
 int wq_embedded_add_after(struct wq_embedded *x, s64 delay, u32 flags);
+int wq_embedded_add_priority(struct wq_embedded *x, int priority, s64 delay, u32 flags);
 int wq_embedded_add_rate_limited(struct wq_embedded *x);
 void wq_embedded_forget(struct wq_embedded *x);
 int wq_embedded_num_requeues(struct wq_embedded *x);

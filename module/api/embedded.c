@@ -8,8 +8,8 @@
  * and does not free it when it becomes idle.
  *
  * The initialization takes all that an object needs beside its entry: a slot in the heap of
- * delays, and a pin of the queue.  The pin keeps the memory of the queue, so that an object may
- * be freed after its queue was destroyed.
+ * delays, its group if the queue has groups, and a pin of the queue.  The pin keeps the memory of
+ * the queue, so that an object may be freed after its queue was destroyed.
  *
  * Processes must not see an embedded entry, as it has no key that a get could copy.  So the
  * queue has no mode.  It has no leases either: after an expired lease the run would count as ended,
@@ -47,9 +47,11 @@
 #include "api/controller.h"
 #include "api/embedded.h"
 #include "core.h"
+#include "order/groups.h"
 #include "queue/queue.h"
 #include "state/idle.h"
 #include "state/park.h"
+#include "state/start.h"
 #include "verbs/key.h"
 #include "verbs/sleep.h"
 #include "verbs/wait.h"
@@ -128,32 +130,70 @@ static void embedded_debug_end(struct wq_embedded *x) { }
 
 static void embedded_release(struct wq *q, struct wq_embedded *x);
 
-static int embedded_own_slot(struct wq *q, struct wq_vec_prealloc *pre, gfp_t gfp)
+/* Memory that wq_embedded_init() may need. */
+struct embedded_prealloc {
+	struct wq_vec_prealloc slot;
+	struct wq_group_prealloc group;
+};
+
+/* A slot in the heap, and the membership of the group with this number. */
+static int embedded_own(struct wq_cs *cs, struct wq_embedded *x, u64 group,
+			struct embedded_prealloc *pre, gfp_t gfp)
 {
+	struct wq_group_name name = { .len = sizeof(group) };
+	struct wq *q = cs->q;
+	int ret;
+
+	wq_assert_locked(cs);
+	/* The heap has an index of 25 bits for each key and each embedded entry. */
+	if (q->nr_embedded >= WQ_MAX_KEYS - q->max_keys)
+		return -ENOSPC;
+	ret = wq_heap_own(&q->heap, pre ? &pre->slot : NULL, gfp);
+	if (ret || !q->grouped)
+		return ret;
+	name.hash = wq_hash(&q->hash, &group, sizeof(group));
+	ret = wq_groups_enter(q->policy_data, &x->entry, name, &group, pre ? &pre->group : NULL,
+			      gfp);
+	if (ret)
+		wq_heap_disown(&q->heap);
+	return ret;
+}
+
+/* An entry enters its queue.  A flush in progress is ahead of it, and does not wait for it. */
+static int embedded_enter(struct wq_embedded *x, u64 group, struct embedded_prealloc *pre,
+			  gfp_t gfp)
+{
+	struct wq *q = x->q;
 	struct wq_cs cs;
-	int ret = -ENOSPC;
+	int ret;
 
 	wq_lock(&cs, q);
-	/* The heap has an index of 25 bits for each key and each embedded entry. */
-	if (q->nr_embedded < WQ_MAX_KEYS - q->max_keys)
-		ret = wq_heap_own(&q->heap, pre, gfp);
+	ret = embedded_own(&cs, x, group, pre, gfp);
 	if (!ret) {
 		q->nr_embedded++;
 		if (!q->release)
 			q->release = embedded_release;
+		list_add(&x->all, &q->embedded);
 	}
 	wq_unlock(&cs);
 	return ret;
 }
 
-/* Let wq_flush() find the entry.  A flush in progress is ahead of it, and does not wait for it. */
-static void embedded_list(struct wq_embedded *x)
+/* embedded_enter() with memory that is allocated before. */
+static int embedded_enter_again(struct wq_embedded *x, u64 group, gfp_t gfp)
 {
-	struct wq_cs cs;
+	struct embedded_prealloc pre = {};
+	struct wq *q = x->q;
+	int ret = -ENOMEM;
 
-	wq_lock(&cs, x->q);
-	list_add(&x->all, &x->q->embedded);
-	wq_unlock(&cs);
+	/* A lack of segments is no error: mostly one of the three is enough. */
+	wq_vec_prealloc(&pre.slot, &q->mem, gfp);
+	if (!q->grouped || wq_group_prealloc(q->policy_data, &pre.group, sizeof(group), gfp))
+		ret = embedded_enter(x, group, &pre, GFP_NOWAIT | __GFP_NOWARN);
+	if (q->grouped)
+		wq_group_prealloc_free(q->policy_data, &pre.group);
+	wq_vec_prealloc_free(&pre.slot);
+	return ret;
 }
 
 /* Return what wq_embedded_init() took, but the pin.  The entry is idle. */
@@ -163,40 +203,55 @@ static void embedded_disown(struct wq *q, struct wq_embedded *x)
 
 	wq_lock(&cs, q);
 	list_del(&x->all);
+	/* The clock of a queue that was destroyed may be gone, and its groups wait for no time. */
+	if (q->grouped)
+		wq_leave_group(q, &x->entry, q->ended ? 0 : wq_settle_time(&cs));
 	wq_heap_disown(&q->heap);
 	q->nr_embedded--;
 	wq_unlock(&cs);
+}
+
+static int embedded_init(struct wq_embedded *x, struct wq *q, u64 group, gfp_t gfp, bool on_stack,
+			 const char *name, struct lock_class_key *key)
+{
+	int ret;
+
+	if (q->published || q->leased)
+		return -EINVAL;
+	embedded_debug_begin(x, on_stack);
+	*x = (struct wq_embedded){ .q = q, .end = WQ_END_NO_RUN };
+	wq_prefix_init(&x->entry, q->prefix);
+	lockdep_init_map(&x->map, name, key, 0);
+	ret = embedded_enter(x, group, NULL, (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN);
+	if (ret == -ENOMEM && gfpflags_allow_blocking(gfp))
+		ret = embedded_enter_again(x, group, gfp);
+	if (ret)
+		embedded_debug_end(x);
+	else
+		wq_pin(q);
+	return ret;
 }
 
 /* wq_embedded_init(), with the class of the caller in lockdep. */
 int __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t gfp, bool on_stack,
 		       const char *name, struct lock_class_key *key)
 {
-	struct wq_vec_prealloc pre = {};
-	int ret;
-
-	if (q->published || q->leased)
-		return -EINVAL;
-	/* An embedded entry has no room for a rank. */
+	/* It has no room for a rank. */
 	if (q->prefix >= WQ_PREFIX_ORDER)
 		return -EOPNOTSUPP;
-	ret = embedded_own_slot(q, NULL, (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN);
-	if (ret == -ENOMEM && gfpflags_allow_blocking(gfp)) {
-		/* A lack of segments is no error: mostly one of the three is enough. */
-		wq_vec_prealloc(&pre, &q->mem, gfp);
-		ret = embedded_own_slot(q, &pre, GFP_NOWAIT | __GFP_NOWARN);
-		wq_vec_prealloc_free(&pre);
-	}
-	if (ret)
-		return ret;
-
-	embedded_debug_begin(x, on_stack);
-	*x = (struct wq_embedded){ .q = wq_pin(q), .end = WQ_END_NO_RUN };
-	lockdep_init_map(&x->map, name, key, 0);
-	embedded_list(x);
-	return 0;
+	return embedded_init(x, q, 0, gfp, on_stack, name, key);
 }
 EXPORT_SYMBOL_GPL(__wq_embedded_init);
+
+/* wq_embedded_init_ordered(), with the class of the caller in lockdep. */
+int __wq_embedded_init_ordered(struct wq_embedded_ordered *x, struct wq *q, u64 group, gfp_t gfp,
+			       const char *name, struct lock_class_key *key)
+{
+	if (group && !q->grouped)
+		return -EINVAL;
+	return embedded_init(&x->entry, q, group, gfp, false, name, key);
+}
+EXPORT_SYMBOL_GPL(__wq_embedded_init_ordered);
 
 /* WQ_KEY_* of an entry. */
 static u32 embedded_bits(const struct wq_embedded *x)
@@ -492,6 +547,33 @@ int wq_embedded_add_after(struct wq_embedded *x, s64 delay, u32 flags)
 	return wq_embedded_add_with(x, &op);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_add_after);
+
+/**
+ * wq_embedded_add_priority() - an object needs a run at a priority
+ * @x: its entry, part of a struct wq_embedded_ordered
+ * @priority: as for wq_add_priority()
+ * @delay: as for wq_add_after()
+ * @flags: as for wq_add_after()
+ *
+ * The rules are those of wq_add_priority().  Needs no memory.
+ *
+ * Context: as for wq_embedded_add_after().
+ *
+ * Return: as for wq_embedded_add_after(), or -ERANGE: there is no such priority.  -EINVAL also if
+ * @priority is not 0 in a queue without priorities.
+ */
+int wq_embedded_add_priority(struct wq_embedded *x, int priority, s64 delay, u32 flags)
+{
+	struct wq_op op = {};
+	int ret = wq_op_set_add(&op, delay, flags) ?:
+		  wq_op_set_priority(x->q, &op, priority);
+
+	if (ret)
+		return ret;
+	embedded_debug_use(x);
+	return wq_embedded_add_with(x, &op);
+}
+EXPORT_SYMBOL_GPL(wq_embedded_add_priority);
 
 /**
  * wq_embedded_add_rate_limited() - an object failed, and needs another run

@@ -102,6 +102,8 @@ struct wq_prefix {
 #define WQ_PREFIX_TIMES	sizeof(struct wq_times)
 static_assert(sizeof(struct wq_prefix) == offsetofend(struct wq_prefix, times));
 static_assert(offsetof(struct wq_embedded, entry) == offsetofend(struct wq_embedded, times));
+static_assert(offsetof(struct wq_embedded_ordered, entry.times) ==
+	      offsetof(struct wq_prefix, times));
 
 /*
  * wq_entry.word.  Adds read it without the lock, see wq_try_coalesce(), so the lock's holder
@@ -298,6 +300,15 @@ static inline void wq_key_copy(u8 *to, const u8 *key, u32 len)
 		      (u64 *)(to + len - sizeof(u64)));
 }
 
+/* The rest of the prefix is set with the state that uses it. */
+static inline void wq_prefix_init(struct wq_entry *e, u32 prefix)
+{
+	if (prefix >= WQ_PREFIX_LEASE)
+		INIT_LIST_HEAD(&wq_lease_of(e)->link);
+	if (prefix >= WQ_PREFIX_ORDER)
+		wq_rank_of(e)->space = 0;
+}
+
 static inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, const void *key,
 			       u32 len)
 {
@@ -318,10 +329,7 @@ static inline void wq_key_init(struct wq_key *k, u32 prefix, u32 hash, const voi
 	e->disabled = 0;
 	e->len = len;
 	wq_key_copy(k->key, key, len);
-	if (prefix >= WQ_PREFIX_LEASE)
-		INIT_LIST_HEAD(&wq_lease_of(&k->entry)->link);
-	if (prefix >= WQ_PREFIX_ORDER)
-		wq_rank_of(&k->entry)->space = 0;
+	wq_prefix_init(e, prefix);
 }
 
 /* The last 8 bytes of a key, or all of a shorter one; different for different keys of a length. */

@@ -187,7 +187,7 @@ static s32 places_of(u32 limit)
 }
 
 /* Length of the name of a key's group. */
-static u32 name_len(const struct wq_groups *gs, const u8 *key, u32 len)
+u32 wq_group_name_len(const struct wq_groups *gs, const u8 *key, u32 len)
 {
 	const u8 *end;
 
@@ -648,15 +648,16 @@ const struct wq_policy_ops *wq_groups_ops(const struct wq_groups *gs)
  */
 
 /*
- * Allocate what wq_groups_enter() may need for a key.  Needs no lock.  Returns false if there is
- * no memory.
+ * Allocate what wq_groups_enter() may need for a group with a name of @len bytes.  Needs no lock.
+ * Returns false if there is no memory.
  */
-bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre, const void *key,
-		       u32 len, gfp_t gfp)
+bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre, u32 len,
+		       gfp_t gfp)
 {
 	const struct wq_mem *m = gs->table.vec.mem;
 
-	pre->key = wq_key_alloc(m, group_size(gs), name_len(gs, key, len), gfp);
+	pre->len = len;
+	pre->key = wq_key_alloc(m, group_size(gs), len, gfp);
 	pre->bucket = wq_bucket_alloc(m, gfp);
 	/* A lack of segments is no error: mostly none is needed. */
 	wq_vec_prealloc(&pre->heap, m, gfp);
@@ -664,11 +665,10 @@ bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre
 }
 
 /* Free what is left of it. */
-void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc *pre,
-			    const void *key, u32 len)
+void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc *pre)
 {
 	if (pre->key) {
-		pre->key->entry.len = name_len(gs, key, len);
+		pre->key->entry.len = pre->len;
 		wq_key_free(pre->key, group_size(gs));
 	}
 	wq_bucket_free(pre->bucket);
@@ -735,7 +735,7 @@ static void group_put(struct wq_groups *gs, struct wq_group *g)
 struct wq_group_name wq_group_name(const struct wq_groups *gs, const struct wq_hash *hash,
 				   const void *key, u32 len)
 {
-	len = name_len(gs, key, len);
+	len = wq_group_name_len(gs, key, len);
 	return (struct wq_group_name){ .hash = wq_hash(hash, key, len), .len = len };
 }
 
@@ -753,23 +753,19 @@ struct wq_group *wq_groups_get(struct wq_groups *gs, struct wq_group_name name, 
 /**
  * wq_groups_enter() - a new entry joins its group
  * @gs: the groups
- * @hash: how to hash the group's name
- * @e: the entry, which is about to enter the queue's table
- * @name: the group's name, if the caller has found it before it took the lock
+ * @e: the entry
+ * @name: the group's name
+ * @key: the bytes that the name is the first ones of
  * @pre: NULL, or memory that is used before any is allocated
  * @gfp: how to allocate
  *
  * Return: 0; -ENOMEM.
  */
-int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_entry *e,
-		    struct wq_group_name name, struct wq_group_prealloc *pre, gfp_t gfp)
+int wq_groups_enter(struct wq_groups *gs, struct wq_entry *e, struct wq_group_name name,
+		    const void *key, struct wq_group_prealloc *pre, gfp_t gfp)
 {
-	const u8 *key = wq_key_of(e)->key;
-	struct wq_group *g;
+	struct wq_group *g = wq_groups_get(gs, name, key, true, pre, gfp);
 
-	if (!name.len)
-		name = wq_group_name(gs, hash, key, e->len);
-	g = wq_groups_get(gs, name, key, true, pre, gfp);
 	if (!g)
 		return -ENOMEM;
 	g->refs++;

@@ -25,6 +25,7 @@ struct wq_group_name {
 /* Memory for a group that a new key may be the first of. */
 struct wq_group_prealloc {
 	struct wq_key *key;
+	u32 len;	/* of its name */
 	struct wq_bucket *bucket;
 	struct wq_vec_prealloc heap;
 };
@@ -76,14 +77,14 @@ size_t wq_groups_bytes(const struct wq_groups *gs);
 void wq_groups_stat(const struct wq_groups *gs, u32 *ready_by_priority);
 u32 wq_groups_ready(const struct wq_groups *gs);
 
-bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre, const void *key,
-		       u32 len, gfp_t gfp);
-void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc *pre,
-			    const void *key, u32 len);
+u32 wq_group_name_len(const struct wq_groups *gs, const u8 *key, u32 len);
+bool wq_group_prealloc(const struct wq_groups *gs, struct wq_group_prealloc *pre, u32 len,
+		       gfp_t gfp);
+void wq_group_prealloc_free(const struct wq_groups *gs, struct wq_group_prealloc *pre);
 struct wq_group_name wq_group_name(const struct wq_groups *gs, const struct wq_hash *hash,
 				   const void *key, u32 len);
-int wq_groups_enter(struct wq_groups *gs, const struct wq_hash *hash, struct wq_entry *e,
-		    struct wq_group_name name, struct wq_group_prealloc *pre, gfp_t gfp);
+int wq_groups_enter(struct wq_groups *gs, struct wq_entry *e, struct wq_group_name name,
+		    const void *key, struct wq_group_prealloc *pre, gfp_t gfp);
 void wq_groups_leave(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l);
 bool wq_groups_hold(struct wq_groups *gs, struct wq_entry *e);
 struct mutex *wq_groups_changes(struct wq_groups *gs);

@@ -53,7 +53,8 @@ static int prealloc_op(const struct wq *q, const struct wq_op *op, bool new_key,
 		if (!pre->key || !pre->bucket)
 			return -ENOMEM;
 		if (q->grouped &&
-		    !wq_group_prealloc(q->policy_data, &pre->group, op->key, op->len, gfp))
+		    !wq_group_prealloc(q->policy_data, &pre->group,
+				       wq_group_name_len(q->policy_data, op->key, op->len), gfp))
 			return -ENOMEM;
 	}
 	if (op->delay > 0 || op->flags & WQ_ADD_RATE_LIMITED)
@@ -70,7 +71,7 @@ static void prealloc_free(const struct wq *q, const struct wq_op *op, struct wq_
 	}
 	wq_bucket_free(pre->bucket);
 	if (q->grouped)
-		wq_group_prealloc_free(q->policy_data, &pre->group, op->key, op->len);
+		wq_group_prealloc_free(q->policy_data, &pre->group);
 	wq_vec_prealloc_free(&pre->heap);
 }
 

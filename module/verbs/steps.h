@@ -97,6 +97,7 @@ static inline struct wq_entry *wq_lookup_op(struct wq_cs *cs, const struct wq_op
 static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
 				    struct wq_prealloc *pre, gfp_t gfp, struct wq_entry **ep)
 {
+	struct wq_group_name group = op->group;
 	struct wq *q = cs->q;
 	struct wq_key *k;
 	int ret;
@@ -108,7 +109,9 @@ static __always_inline int wq_enter(struct wq_cs *cs, const struct wq_op *op,
 	if (!k)
 		return -ENOMEM;
 	if (unlikely(q->grouped)) {
-		ret = wq_groups_enter(q->policy_data, &q->hash, &k->entry, op->group,
+		if (!group.len)
+			group = wq_group_name(q->policy_data, &q->hash, k->key, op->len);
+		ret = wq_groups_enter(q->policy_data, &k->entry, group, k->key,
 				      pre ? &pre->group : NULL, gfp);
 		if (ret)
 			goto err_dispose;

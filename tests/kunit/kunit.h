@@ -51,6 +51,7 @@ extern struct kunit_suite wq_hash_suite;
 extern struct kunit_suite wq_lockless_suite;
 extern struct kunit_suite wq_idle_suite;
 extern struct kunit_suite wq_embedded_suite;
+extern struct kunit_suite wq_embedded_order_suite;
 extern struct kunit_suite wq_map_suite;
 extern struct kunit_suite wq_pause_suite;
 extern struct kunit_suite wq_flush_suite;

@@ -64,6 +64,7 @@ static const struct {
 	{ &wq_lockless_suite },
 	{ &wq_idle_suite },
 	{ &wq_embedded_suite, wq_embedded_rows },
+	{ &wq_embedded_order_suite },
 	{ &wq_map_suite },
 	{ &wq_pause_suite, wq_pause_rows },
 	{ &wq_blocked_suite, wq_blocked_rows },

@@ -67,7 +67,7 @@ struct rig {
 	u32 consumers;
 	struct wq_consumer *c[WS_CONSUMERS + 1];	/* [0]: none */
 	struct wq_item item[WM_KEYS][2];	/* the kernel's: of the last get, and before */
-	struct wq_embedded object[WM_KEYS];	/* initialized for wm_is_object() */
+	struct wq_embedded_ordered object[WM_KEYS];	/* initialized for wm_is_object() */
 	u32 objects;			/* the keys below this number are initialized */
 	u32 disabled[WM_KEYS];		/* objects */
 	struct wq_fence *watch[WM_KEYS];
@@ -90,27 +90,28 @@ static u16 key_len[WM_KEYS];
 
 static u32 key_groups;
 
-/*
- * Keys of all lengths.  The first byte is the key's number.  If there are groups, the first byte is
- * the number of the group, and the second one that of the key.
- */
+/* If there are groups, a key begins with the number of its group, as in the group of an object. */
+#define GROUP_LEN	sizeof(u64)
+
+/* Keys of all lengths, which begin with the number of the key, or of the group and the key. */
 static void make_keys(u32 groups)
 {
-	u32 k;
+	u32 k, at = groups ? GROUP_LEN : 0;
 
 	for (k = 0; k < WM_KEYS; k++) {
-		key_len[k] = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + !!groups + k % 16 * 3;
+		key_len[k] = k % 16 == 15 ? WQ_MAX_KEY - k / 16 : 1 + at + k % 16 * 3;
 		memset(key_bytes[k], 0xa5, key_len[k]);
-		key_bytes[k][0] = groups ? k % groups : k;
 		if (groups)
-			key_bytes[k][1] = k;
+			put_unaligned((u64)(k % groups), (u64 *)key_bytes[k]);
+		key_bytes[k][at] = k;
 	}
 	key_groups = groups;
 }
 
 static int key_of(const u8 *key, size_t len)
 {
-	u32 k = key[key_groups ? 1 : 0];
+	u32 at = key_groups ? GROUP_LEN : 0;
+	u32 k = len > at ? key[at] : WM_KEYS;
 
 	if (k >= WM_KEYS || len != key_len[k] || memcmp(key, key_bytes[k], len))
 		return -EBADMSG;
@@ -193,7 +194,7 @@ static void rig_stop(struct rig *rig)
 		if (rig->watch[k])
 			fence_end(rig->q, rig->watch[k]);
 	for (k = 0; k < rig->objects; k++) {
-		x = &rig->object[k];
+		x = &rig->object[k].entry;
 		if (!wm_is_object(&rig->run.m, k))
 			continue;
 		/* exit would wait for the end of the run */
@@ -204,6 +205,17 @@ static void rig_stop(struct rig *rig)
 	rig->objects = 0;
 	queue_destroy(rig->q);
 	rig->q = NULL;
+}
+
+static int init_object(struct rig *rig, u32 k)
+{
+	const struct wm_params *p = &rig->run.m.p;
+	struct wq_embedded_ordered *o = &rig->object[k];
+	u64 group = p->groups ? k % p->groups : 0;
+
+	if (p->groups || p->ageing || p->max_defer)
+		return wq_embedded_init_ordered(o, rig->q, group, GFP_KERNEL);
+	return wq_embedded_init(&o->entry, rig->q, GFP_KERNEL);
 }
 
 /* Return: 0 or -ENOMEM. */
@@ -220,7 +232,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		.limiter = limiter_of(rig, &cfg->p),
 		.order = cfg->p.groups ? WQ_ORDER_PREFIX :
 			 cfg->p.ageing ? WQ_ORDER_PRIORITY : WQ_ORDER_FIFO,
-		.order_arg = cfg->p.groups ? 1 : cfg->p.ageing,
+		.order_arg = cfg->p.groups ? GROUP_LEN : cfg->p.ageing,
 		.group_limit = cfg->p.limit,
 		.group_ageing = cfg->p.groups ? cfg->p.ageing : 0,
 		.max_processing = cfg->p.ceiling,
@@ -268,8 +280,7 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 		}
 	}
 	for (; rig->objects < cfg->p.keys; rig->objects++) {
-		if (!wm_is_object(&rig->run.m, rig->objects) ||
-		    !wq_embedded_init(&rig->object[rig->objects], rig->q, GFP_KERNEL))
+		if (!wm_is_object(&rig->run.m, rig->objects) || !init_object(rig, rig->objects))
 			continue;
 		rig_stop(rig);
 		return -ENOMEM;
@@ -281,9 +292,12 @@ static int rig_start(struct rig *rig, const struct config *cfg)
 
 static int real_add_object(struct rig *rig, const struct ws_step *s)
 {
-	struct wq_embedded *x = &rig->object[s->key];
+	struct wq_embedded *x = &rig->object[s->key].entry;
 	u32 flags = s->flags & ~WS_AFTER;
 
+	if (s->level)
+		return wq_embedded_add_priority(x, s->level, s->ns, flags | (s->flags & WS_AFTER ?
+								       WQ_ADD_AFTER : 0));
 	if (!s->flags && !s->ns)
 		return wq_embedded_add(x);
 	if (flags == WQ_ADD_RATE_LIMITED && !s->ns)
@@ -330,7 +344,8 @@ static void fill_taken(struct rig *rig, struct taken *t, const struct wq_item *i
 	if (item->key)
 		t->key = key_of(item->key, item->len);
 	else
-		t->key = wq_item_embedded(item) - rig->object;
+		t->key = container_of(wq_item_embedded(item), struct wq_embedded_ordered, entry) -
+			 rig->object;
 	t->token = item->token;
 	t->failures = item->failures;
 	t->level = item->priority;
@@ -432,7 +447,7 @@ static int real_forget(struct rig *rig, const struct ws_step *s)
 	u16 len = key_len[s->key];
 
 	if (wm_is_object(&rig->run.m, s->key)) {
-		wq_embedded_forget(&rig->object[s->key]);
+		wq_embedded_forget(&rig->object[s->key].entry);
 		return 0;
 	}
 	if (ws_is_kernel(&rig->run, s))
@@ -447,7 +462,7 @@ static int real_cancel(struct rig *rig, const struct ws_step *s)
 	u16 len = key_len[s->key];
 
 	if (wm_is_object(&rig->run.m, s->key))
-		return wq_embedded_cancel(&rig->object[s->key]);
+		return wq_embedded_cancel(&rig->object[s->key].entry);
 	if (ws_is_kernel(&rig->run, s))
 		return wq_cancel(rig->q, key, len) ?: -ENOENT;
 	return consumer_cancel(rig->c[s->who], rig->q, key, len, &info) ?: (int)info.state;
@@ -460,7 +475,7 @@ static int real_disable(struct rig *rig, const struct ws_step *s)
 
 	if (wm_is_object(&rig->run.m, s->key)) {
 		rig->disabled[s->key]++;
-		return wq_embedded_disable(&rig->object[s->key]);
+		return wq_embedded_disable(&rig->object[s->key].entry);
 	}
 	if (ws_is_kernel(&rig->run, s))
 		return wq_disable_key(rig->q, key, len, 0);
@@ -473,7 +488,7 @@ static int real_flush(struct rig *rig, const struct ws_step *s)
 	u16 len = key_len[s->key];
 
 	if (wm_is_object(&rig->run.m, s->key))
-		return wq_embedded_flush(&rig->object[s->key], 0);
+		return wq_embedded_flush(&rig->object[s->key].entry, 0);
 	if (ws_is_kernel(&rig->run, s))
 		return wq_flush_key(rig->q, key, len, 0);
 	return consumer_flush(rig->c[s->who], rig->q, key, len);
@@ -511,7 +526,7 @@ static int real_enable(struct rig *rig, const struct ws_step *s)
 	if (!rig->disabled[s->key])
 		return -ENOTTY;
 	rig->disabled[s->key]--;
-	return wq_embedded_enable(&rig->object[s->key]);
+	return wq_embedded_enable(&rig->object[s->key].entry);
 }
 
 static int real_end(struct rig *rig, const struct ws_step *s)
@@ -637,16 +652,16 @@ static int real_do(struct rig *rig, const struct ws_step *s, u64 token, struct t
 
 static bool same_object(struct rig *rig, u32 c, u32 k)
 {
-	int want = wm_query(&rig->run.m, c, k), ret = wq_embedded_query(&rig->object[k]);
+	int want = wm_query(&rig->run.m, c, k), ret = wq_embedded_query(&rig->object[k].entry);
 
 	if (ret != want)
 		return DIFFERS(rig, "state of object %u: module %d, model %d", k, ret, want);
 	want = wm_requeues(&rig->run.m, k);
-	ret = wq_embedded_num_requeues(&rig->object[k]);
+	ret = wq_embedded_num_requeues(&rig->object[k].entry);
 	if (ret != want)
 		return DIFFERS(rig, "requeues of object %u: module %d, model %d", k, ret, want);
 	want = wm_flush(&rig->run.m, 0, k);
-	ret = wq_embedded_flush(&rig->object[k], 0);
+	ret = wq_embedded_flush(&rig->object[k].entry, 0);
 	if (ret != want)
 		return DIFFERS(rig, "flush of object %u: module %d, model %d", k, ret, want);
 	return true;
@@ -1051,6 +1066,11 @@ static const struct config configs[] = {
 			.exponential = true, .base = 0, .longest = UNIT,
 		},
 	}, {
+		.name = "kernel, a key and an object, levels in one group", .consumers = 1,
+		.kernel = true, .p = {
+			.keys = 2, .max_keys = 2, .objects = true, .groups = 1, .ageing = 2,
+		},
+	}, {
 		.name = "kernel, a key and an object, a ceiling of 1", .consumers = 1,
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .objects = true, .ceiling = 1,
@@ -1205,8 +1225,8 @@ static bool applies(const struct ws_run *run, struct ws_step *s, u32 keys, u32 c
 			return false;
 		break;
 	}
-	/* wq_done_key() takes no object, and an object has no level */
-	if (object && (s->token == WS_NONE || s->level))
+	/* wq_done_key() takes no object */
+	if (object && s->token == WS_NONE)
 		return false;
 	/* a new key or process is like any other, but an object is not */
 	return (s->key <= keys || object) && (run->kernel || s->who <= consumers + 1);
@@ -1329,15 +1349,14 @@ static void random_config(struct config *cfg, u64 *rnd)
 			.lease = !objects && ws_rnd(rnd, 3) ? UNIT : 0,
 			.timed = !ws_rnd(rnd, 4),
 			.objects = objects,
-			.ageing = !objects && !ws_rnd(rnd, 3) ? 1 + ws_rnd(rnd, 16) : 0,
+			.ageing = !ws_rnd(rnd, 3) ? 1 + ws_rnd(rnd, 16) : 0,
 			.max_retries = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 3) : 0,
 			.join_retry = !ws_rnd(rnd, 3),
 		},
 	};
-	/* An embedded entry has no room for it. */
-	if (!objects && !ws_rnd(rnd, 3))
+	if (!ws_rnd(rnd, 3))
 		cfg->p.max_defer = 1 + ws_rnd(rnd, 4) * UNIT;
-	if (!objects && !ws_rnd(rnd, 3)) {
+	if (!ws_rnd(rnd, 3)) {
 		cfg->p.groups = 1 + ws_rnd(rnd, 8);
 		cfg->p.limit = ws_rnd(rnd, 4);
 		/* A bucket outlives the keys of its group in max_keys groups. */
@@ -1626,6 +1645,9 @@ static void object_config(struct config *cfg, u64 *rnd)
 	delay_config(cfg, rnd);
 	cfg->name = "objects";
 	cfg->p.objects = true;
+	cfg->p.groups = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 6) : 0;
+	cfg->p.limit = cfg->p.groups ? ws_rnd(rnd, 4) : 0;
+	cfg->p.ageing = ws_rnd(rnd, 2) ? 1 + ws_rnd(rnd, 4) : 0;
 	cfg->p.join_retry = ws_rnd(rnd, 2);
 	cfg->p.timed = ws_rnd(rnd, 2);
 	cfg->p.exponential = ws_rnd(rnd, 4);

@@ -383,8 +383,7 @@ void ws_random(struct ws_gen *g, const struct ws_run *r, struct ws_step *s)
 	switch (v) {
 	case WS_ADD:
 		random_add(g, s);
-		if (!g->objects)
-			s->level = random_level(g);
+		s->level = random_level(g);
 		break;
 	case WS_SOON:
 		s->level = random_level(g);

@@ -242,9 +242,10 @@ static int key_index(const void *key, size_t len)
 #define OBJECTIVE	BIT(6)	/* some keys are embedded entries instead */
 #define LEVELS		BIT(7)	/* adds have levels */
 #define JOINING		BIT(8)	/* an add of a key that has failed can join its retry */
+#define GROUPS		BIT(9)	/* keys and embedded entries are in groups */
 
 struct tally {
-	struct wq_embedded x;	/* of an embedded entry, which has no key */
+	struct wq_embedded_ordered o;	/* of an embedded entry, which has no key */
 	bool is_object;
 	atomic_t wanted;	/* adds that began */
 	atomic_t now;		/* of these, the last one that wq took, if it has no delay */
@@ -306,10 +307,12 @@ static int key_add(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
+	if (a->traits & LEVELS && t->is_object)
+		return wq_embedded_add_priority(&t->o.entry, some_level(i), 0, 0);
 	if (a->traits & LEVELS)
 		return wq_add_priority(a->q, key_bytes[i], key_len(i), some_level(i), 0, 0);
 	if (t->is_object)
-		return wq_embedded_add(&t->x);
+		return wq_embedded_add(&t->o.entry);
 	return i % 2 ? wq_add(a->q, key_bytes[i], key_len(i)) :
 		       wq_add_gfp(a->q, key_bytes[i], key_len(i), 0, 0, GFP_NOWAIT);
 }
@@ -318,7 +321,7 @@ static int key_add_after(struct arena *a, u32 i, s64 delay, u32 flags)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_add_after(&t->x, delay, flags) :
+	return t->is_object ? wq_embedded_add_after(&t->o.entry, delay, flags) :
 			      wq_add_after(a->q, key_bytes[i], key_len(i), delay, flags);
 }
 
@@ -326,7 +329,7 @@ static int key_add_rate_limited(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_add_rate_limited(&t->x) :
+	return t->is_object ? wq_embedded_add_rate_limited(&t->o.entry) :
 			      wq_add_rate_limited(a->q, key_bytes[i], key_len(i));
 }
 
@@ -334,7 +337,7 @@ static int key_query(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_query(&t->x) :
+	return t->is_object ? wq_embedded_query(&t->o.entry) :
 			      wq_query(a->q, key_bytes[i], key_len(i));
 }
 
@@ -342,7 +345,7 @@ static int key_cancel(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_cancel(&t->x) :
+	return t->is_object ? wq_embedded_cancel(&t->o.entry) :
 			      wq_cancel(a->q, key_bytes[i], key_len(i));
 }
 
@@ -350,7 +353,7 @@ static int key_flush(struct arena *a, u32 i, s64 timeout)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_flush(&t->x, timeout) :
+	return t->is_object ? wq_embedded_flush(&t->o.entry, timeout) :
 			      wq_flush_key(a->q, key_bytes[i], key_len(i), timeout);
 }
 
@@ -360,7 +363,7 @@ static int key_forget(struct arena *a, u32 i)
 
 	if (!t->is_object)
 		return wq_forget(a->q, key_bytes[i], key_len(i));
-	wq_embedded_forget(&t->x);
+	wq_embedded_forget(&t->o.entry);
 	return 0;
 }
 
@@ -368,7 +371,7 @@ static int key_num_requeues(struct arena *a, u32 i)
 {
 	struct tally *t = &a->tally[i];
 
-	return t->is_object ? wq_embedded_num_requeues(&t->x) :
+	return t->is_object ? wq_embedded_num_requeues(&t->o.entry) :
 			      wq_num_requeues(a->q, key_bytes[i], key_len(i));
 }
 
@@ -377,7 +380,15 @@ static int item_index(struct arena *a, const struct wq_item *item)
 {
 	struct wq_embedded *x = wq_item_embedded(item);
 
-	return x ? container_of(x, struct tally, x) - a->tally : key_index(item->key, item->len);
+	return x ? container_of(x, struct tally, o.entry) - a->tally :
+		   key_index(item->key, item->len);
+}
+
+/* An embedded entry of a group, if there are groups. */
+static int init_object(struct wq_embedded_ordered *o, struct arena *a, gfp_t gfp,
+		       struct rnd_state *r)
+{
+	return wq_embedded_init_ordered(o, a->q, a->traits & GROUPS ? below(r, 8) : 0, gfp);
 }
 
 /* A key that is anybody's. */
@@ -1862,16 +1873,16 @@ static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
 	count(SYNCS);
 	atomic_inc(&t->canceling);
 	if (one_in(r, 2)) {
-		state = wq_embedded_cancel_sync(&t->x);
+		state = wq_embedded_cancel_sync(&t->o.entry);
 	} else {
-		state = wq_embedded_disable_sync(&t->x);
+		state = wq_embedded_disable_sync(&t->o.entry);
 		if (atomic64_read(&t->owner))
 			failed("%s: disabled, and it has an owner", a->name);
 		if (one_in(r, 4))
 			usleep_range(10, 50);
-		if (wq_embedded_query(&t->x) != WQ_KEY_DISABLED)
-			failed("%s: disabled, with state %#x", a->name, wq_embedded_query(&t->x));
-		wq_embedded_enable(&t->x);
+		if (wq_embedded_query(&t->o.entry) != WQ_KEY_DISABLED)
+			failed("%s: disabled, with state %#x", a->name, wq_embedded_query(&t->o.entry));
+		wq_embedded_enable(&t->o.entry);
 	}
 	if (state < 0)
 		failed("%s: cancel and wait: %d", a->name, state);
@@ -1883,31 +1894,33 @@ static void cancel_object(struct arena *a, struct tally *t, struct rnd_state *r)
 
 static void free_object(struct wq_embedded *x)
 {
-	memset(x, 0xa5, sizeof(*x));
-	kfree(x);
+	struct wq_embedded_ordered *o = container_of(x, struct wq_embedded_ordered, entry);
+
+	memset(o, 0xa5, sizeof(*o));
+	kfree(o);
 }
 
 /* An object of this thread alone, which comes and goes while its queue is in use. */
 static void own_object(struct arena *a, struct rnd_state *r)
 {
-	struct wq_embedded *x = kzalloc_obj(*x, GFP_KERNEL);
+	struct wq_embedded_ordered *o = kzalloc_obj(*o, GFP_KERNEL);
 
-	if (!x)
+	if (!o)
 		return;
-	if (wq_embedded_init(x, a->q, one_in(r, 2) ? GFP_KERNEL : GFP_ATOMIC)) {
+	if (init_object(o, a, one_in(r, 2) ? GFP_KERNEL : GFP_ATOMIC, r)) {
 		count(NO_MEMORY);
 	} else {
 		/* No consumer knows it, so it never becomes ready. */
 		count(OBJECTS);
-		wq_embedded_add_after(x, HOUR, 0);
+		wq_embedded_add_after(&o->entry, HOUR, 0);
 		cond_resched();
 		if (one_in(r, 2)) {
-			wq_embedded_exit_async(x, free_object);
+			wq_embedded_exit_async(&o->entry, free_object);
 			return;
 		}
-		wq_embedded_exit(x);
+		wq_embedded_exit(&o->entry);
 	}
-	kfree(x);
+	kfree(o);
 }
 
 /*
@@ -2334,7 +2347,7 @@ static void arena_objects(struct arena *a, struct rnd_state *r)
 
 		if (!one_in(r, part))
 			continue;
-		if (wq_embedded_init(&t->x, a->q, GFP_KERNEL)) {
+		if (init_object(&t->o, a, GFP_KERNEL, r)) {
 			count(NO_MEMORY);
 			continue;
 		}
@@ -2350,7 +2363,7 @@ static void arena_objects_end(struct arena *a)
 
 	for (i = 0; i < a->keys; i++)
 		if (a->tally[i].is_object)
-			wq_embedded_exit(&a->tally[i].x);
+			wq_embedded_exit(&a->tally[i].o.entry);
 }
 
 static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
@@ -2393,6 +2406,7 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 		a->traits |= LEVELS;
 		params.order = WQ_ORDER_PRIORITY;
 	} else if (one_in(r, 3)) {
+		a->traits |= GROUPS;
 		params.order = WQ_ORDER_PREFIX;
 		params.order_arg = 1 + below(r, 8);
 		params.group_limit = below(r, 4);
@@ -2433,8 +2447,7 @@ static struct arena *arena_new(struct slot *slot, struct rnd_state *r)
 	a->q = wq_create(&params);
 	if (!IS_ERR(a->q)) {
 		count(QUEUES);
-		if (objects && !params.mode && !params.lease && !params.order &&
-		    !params.max_defer && one_in(r, 2))
+		if (objects && !params.mode && !params.lease && one_in(r, 2))
 			arena_objects(a, r);
 		return a;
 	}

@@ -396,13 +396,14 @@ EXPORT_SYMBOL_GPL(wq_done);
  * @q: the queue
  * @item: the key, as a get filled it in.  When the run has ended, item->key is valid only
  *	if wq_get_leased() filled it in.
- * @delay: ns, with WQ_OUTCOME_AFTER; 0 or less: none.  Otherwise 0.
+ * @delay: ns, with WQ_OUTCOME_AFTER or WQ_OUTCOME_REST; 0 or less: none.  Otherwise 0.
  * @outcome: 0: as wq_done(); WQ_OUTCOME_FORGET: the key's failures are reset;
  *	WQ_OUTCOME_RETRY: the key failed and is added by the rules of
  *	wq_add_rate_limited(); WQ_OUTCOME_AFTER: the key is added by the rules of
- *	wq_add_after(); WQ_OUTCOME_GIVE_UP: as wq_done_give_up() without error and reason.
- *	FORGET combines with AFTER.  With GIVE_UP and FORGET the key is not parked, and waits for
- *	it end as given up.
+ *	wq_add_after(); WQ_OUTCOME_GIVE_UP: as wq_done_give_up() without error and reason;
+ *	WQ_OUTCOME_REST: as WQ_OUTCOME_AFTER, and the key's group rests, as by wq_rest_group().
+ *	FORGET combines with AFTER and REST.  With GIVE_UP and FORGET the key is not parked, and
+ *	waits for it end as given up.
  *
  * If the queue is shut down, RETRY and AFTER do not add the key: the run ends, and
  * wq_stat.dropped counts the add.
@@ -414,8 +415,9 @@ EXPORT_SYMBOL_GPL(wq_done);
  * during the run, the outcome adds it without a delay, or the outcome gives it up and all parked
  * keys were kicked during the run, see wq_kick_many().  WQ_RESULT_DELAYED: the key is delayed.
  * WQ_RESULT_PARKED: the key is parked.  -ESTALE: the caller no longer holds the key, or never held
- * it; -EINVAL: no such outcome, or a delay without AFTER; -ENOMEM: no memory for the delay, and the
- * caller still holds the key.  On error nothing has changed.
+ * it; -EINVAL: no such outcome, or a delay without AFTER or REST; -EOPNOTSUPP: REST in a queue
+ * without groups; -ENOSPC: REST, and as many groups rest as may; -ENOMEM: no memory for the delay.
+ * On error nothing has changed, and a caller that held the key still holds it.
  */
 int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)
 {

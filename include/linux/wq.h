@@ -296,11 +296,12 @@ void wq_limiter_free(struct wq_limiter *l);
  * @policy_data: first argument of the policy's operations; must live until
  *	wq_destroy() returns
  * @order: WQ_ORDER_*, which ready key a get takes; 0: first in, first out.  With another order,
- *	@policy must be NULL, and an embedded entry is a struct wq_embedded_ordered
+ *	@policy must be NULL, and each embedded entry is part of a struct wq_embedded_ordered
  * @order_arg: as in struct wq_attrs
  * @group_limit: as in struct wq_attrs
  * @group_ageing: as in struct wq_attrs
- * @max_defer: ns, as in struct wq_attrs; an embedded entry is a struct wq_embedded_ordered
+ * @max_defer: ns, as in struct wq_attrs; each embedded entry is part of a struct
+ *	wq_embedded_ordered
  * @max_processing: as in struct wq_attrs; embedded entries count, too
  * @start_rate: as in struct wq_attrs; embedded entries count, too
  * @start_burst: as in struct wq_attrs
@@ -507,7 +508,7 @@ struct wq_embedded {
  * Such a queue, and one with wq_params.max_defer, keeps data ahead of each entry.
  */
 struct wq_embedded_ordered {
-	/* private: */
+	/* private: ahead of the entry, as struct wq_prefix in module/base/entry.h */
 	u64 space[4];
 	struct list_head links[2];
 	/* public: */
@@ -563,12 +564,13 @@ int __must_check __wq_embedded_init_ordered(struct wq_embedded_ordered *x, struc
  * wq_embedded_init_ordered() - initialize an entry of a queue with an order
  * @x: the entry, a struct wq_embedded_ordered
  * @q: its queue, as for wq_embedded_init(), with or without an order
- * @group: the number of the entry's group; 0 in a queue without groups.  The 8 bytes of the number
- *	are the name of the group, which may have keys, too
+ * @group: the number of the entry's group; 0 in a queue without groups
  * @gfp: how to allocate, as for wq_embedded_init(), and the group, if it has no entry yet
  *
- * In a queue of groups, the entry is in its group until it ends.  Otherwise all is as for
- * wq_embedded_init(), and the other functions take x->entry.
+ * In a queue of groups, the entry is in its group until it ends.  The 8 bytes of the number, in the
+ * byte order of the machine, are the name of the group.  A key is in it if its group has that name.
+ *
+ * The other functions take x->entry.  The entry must not be on the stack.
  *
  * Context: as for wq_embedded_init().
  *

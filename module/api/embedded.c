@@ -203,9 +203,8 @@ static void embedded_disown(struct wq *q, struct wq_embedded *x)
 
 	wq_lock(&cs, q);
 	list_del(&x->all);
-	/* The clock of a queue that was destroyed may be gone, and its groups wait for no time. */
 	if (q->grouped)
-		wq_leave_group(q, &x->entry, q->ended ? 0 : wq_settle_time(&cs));
+		wq_leave_group(q, &x->entry, wq_settle_time(&cs));
 	wq_heap_disown(&q->heap);
 	q->nr_embedded--;
 	wq_unlock(&cs);
@@ -502,8 +501,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit_async);
  * If the entry waits for its run already, the add is coalesced with that run.  If the entry is
  * being processed, it has one more run after that.
  *
- * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; after -EAGAIN the
- * caller can add the entry again from an irq_work.  Not with a lock held that a wake-up takes, such
+ * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds, and none in a queue
+ * with priorities; after -EAGAIN the caller can add the entry again from an irq_work.  Not with a lock held that a wake-up takes, such
  * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts
  * off.
  *
@@ -552,8 +551,8 @@ EXPORT_SYMBOL_GPL(wq_embedded_add_after);
  * wq_embedded_add_priority() - an object needs a run at a priority
  * @x: its entry, part of a struct wq_embedded_ordered
  * @priority: as for wq_add_priority()
- * @delay: as for wq_add_after()
- * @flags: as for wq_add_after()
+ * @delay: as for wq_add_priority()
+ * @flags: as for wq_add_priority()
  *
  * The rules are those of wq_add_priority().  Needs no memory.
  *
@@ -565,13 +564,11 @@ EXPORT_SYMBOL_GPL(wq_embedded_add_after);
 int wq_embedded_add_priority(struct wq_embedded *x, int priority, s64 delay, u32 flags)
 {
 	struct wq_op op = {};
-	int ret = wq_op_set_add(&op, delay, flags) ?:
-		  wq_op_set_priority(x->q, &op, priority);
+	int ret;
 
-	if (ret)
-		return ret;
 	embedded_debug_use(x);
-	return wq_embedded_add_with(x, &op);
+	ret = wq_op_set_add(&op, delay, flags) ?: wq_op_set_priority(x->q, &op, priority);
+	return ret ?: wq_embedded_add_with(x, &op);
 }
 EXPORT_SYMBOL_GPL(wq_embedded_add_priority);
 

@@ -39,8 +39,8 @@
  *
  * A delimiter is part of the name, so the key "a" is not in the group of "a/1" and "a/2".
  *
- * A group exists as long as the queue's table has an entry of it, idle entries included, and while
- * it is in the heap.  So a push needs no look-up and no memory, and neither does the next add of a
+ * A group exists as long as it has entries, idle ones in the queue's table included, and while it
+ * is in the heap.  So a push needs no look-up and no memory, and neither does the next add of a
  * former key.  There are no more groups than entries and groups in the heap.  Each group owns a
  * slot of the heap, so that no wait for a time needs memory.  A new entry finds its group by a
  * table of its own, which has the same bounds for chosen names as that of the keys: the name is the
@@ -66,7 +66,7 @@
  * @ready: the group's ready entries, by link, in the order in which they became ready, or by level
  * @nr_ready: number of entries in @ready
  * @places: how many more entries can be handed out; below 0: more are than the limit is now
- * @refs: entries of the queue's table that are in the group
+ * @refs: entries that are in the group, in any state
  * @tokens: while it waits: how many of its entries can start before that time
  * @waits: why it is in the heap of times; 0: it is not
  * @of_new_rate: the rate that @full belongs to, see wq_groups.new_rate

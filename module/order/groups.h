@@ -16,13 +16,16 @@
 
 struct wq_groups;
 
-/* The name of a key's group: the first @len bytes of the key; 0: not known yet. */
+/*
+ * The name of a key's group: the first @len bytes of the key; 0: not known yet.  That of an embedded
+ * entry is a number.
+ */
 struct wq_group_name {
 	u32 hash;
 	u16 len;
 };
 
-/* Memory for a group that a new key may be the first of. */
+/* Memory for a group that a new entry may be the first of. */
 struct wq_group_prealloc {
 	struct wq_key *key;
 	u32 len;	/* of its name */

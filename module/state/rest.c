@@ -69,7 +69,7 @@ int wq_check_rest(struct wq_cs *cs, struct wq_group *g, s64 delay)
 	wq_assert_locked(cs);
 	if (delay <= 0 || (g && wq_group_entry(g)->token))
 		return 0;
-	return wq_groups_times(q->policy_data)->nr_resting < q->max_keys ? 0 : -ENOSPC;
+	return wq_groups_times(q->policy_data)->nr_resting < wq_max_waiting(q) ? 0 : -ENOSPC;
 }
 
 /* Let a group rest, for which the caller has called wq_check_rest(). */

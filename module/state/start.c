@@ -170,7 +170,7 @@ static struct wq_groups_look look_at(const struct wq *q, s64 now)
 {
 	/* Without further adds, no entry finds the bucket. */
 	return (struct wq_groups_look){
-		.now = now, .max_kept = q->shut ? 0 : q->max_keys, .polled = q->polled_reads,
+		.now = now, .max_kept = q->shut ? 0 : wq_max_waiting(q), .polled = q->polled_reads,
 	};
 }
 

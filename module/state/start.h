@@ -31,6 +31,13 @@ u32 wq_hold_back_one(struct wq *q, struct wq_entry *e, s64 now);
 u32 wq_hold_back(struct wq *q, s64 now);
 void wq_set_gate(struct wq *q);
 
+/* How many groups may rest, and how many may be kept without entries. */
+static inline u32 wq_max_waiting(const struct wq *q)
+{
+	lockdep_assert_held(&q->lock);
+	return q->max_keys + q->nr_embedded;
+}
+
 /* Whether a key that is given back is to be the first of its group, and not of all. */
 static inline bool wq_waits_in_group(const struct wq *q, const struct wq_entry *e)
 {

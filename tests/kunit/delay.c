@@ -121,7 +121,7 @@ static void a_queue_without_a_rank_of_its_keys_can_have_no_max_defer(struct kuni
 	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_LEASE, 0), 0);
 }
 
-static void a_queue_with_max_defer_refuses_embedded_entries(struct kunit *test)
+static void a_queue_with_max_defer_refuses_entries_without_room_for_it(struct kunit *test)
 {
 	struct wq_embedded x;
 
@@ -1170,7 +1170,7 @@ static struct kunit_case delay_cases[] = {
 	KUNIT_CASE(a_key_that_is_deferred_again_and_again_runs_at_max_defer),
 	KUNIT_CASE(a_negative_max_defer_is_refused),
 	KUNIT_CASE(a_queue_without_a_rank_of_its_keys_can_have_no_max_defer),
-	KUNIT_CASE(a_queue_with_max_defer_refuses_embedded_entries),
+	KUNIT_CASE(a_queue_with_max_defer_refuses_entries_without_room_for_it),
 	KUNIT_CASE(equal_times_leave_in_the_order_of_adding),
 	KUNIT_CASE(equal_times_keep_their_order_when_others_go),
 	KUNIT_CASE(another_time_for_a_delayed_key_takes_no_memory),

@@ -15,7 +15,8 @@
 struct order_fixture {
 	struct fixture base;
 	struct wq_embedded_ordered objects[OBJECTS];
-	int used;			/* those below this are initialized */
+	bool live[OBJECTS];		/* which of them are initialized */
+	int released;			/* by wq_embedded_exit_async() */
 };
 
 static struct wq_embedded *object(struct kunit *test, int i)
@@ -28,12 +29,12 @@ static struct wq_embedded *object(struct kunit *test, int i)
 #define C	object(test, 2)
 #define D	object(test, 3)
 
-static int init_object(struct kunit *test, u64 group)
+static int init_object(struct kunit *test, int i, u64 group, gfp_t gfp)
 {
 	struct order_fixture *fx = test->priv;
-	int ret = wq_embedded_init_ordered(&fx->objects[fx->used], queue(test), group, GFP_KERNEL);
+	int ret = wq_embedded_init_ordered(&fx->objects[i], queue(test), group, gfp);
 
-	fx->used += !ret;
+	fx->live[i] = !ret;
 	return ret;
 }
 
@@ -45,15 +46,24 @@ static void objects_of(struct kunit *test, struct wq_params params, u64 a, u64 b
 
 	queue_on_clock(test, params);
 	for (i = 0; i < OBJECTS; i++)
-		KUNIT_ASSERT_EQ(test, init_object(test, groups[i]), 0);
+		KUNIT_ASSERT_EQ(test, init_object(test, i, groups[i], GFP_KERNEL), 0);
+}
+
+static void exit_object(struct kunit *test, int i)
+{
+	struct order_fixture *fx = test->priv;
+
+	if (fx->live[i])
+		wq_embedded_exit(&fx->objects[i].entry);
+	fx->live[i] = false;
 }
 
 static void exit_objects(struct kunit *test)
 {
-	struct order_fixture *fx = test->priv;
+	int i;
 
-	while (fx->used)
-		wq_embedded_exit(&fx->objects[--fx->used].entry);
+	for (i = 0; i < OBJECTS; i++)
+		exit_object(test, i);
 }
 
 static int order_init(struct kunit *test)
@@ -70,10 +80,10 @@ static void order_exit(struct kunit *test)
 	if (!fx)
 		return;
 	/* The runs that the test has left. */
-	for (i = 0; i < fx->used; i++) {
+	for (i = 0; i < OBJECTS; i++) {
 		item.entry = &object(test, i)->entry;
 		item.token = item.entry->token;
-		if (fx->base.q)
+		if (fx->base.q && fx->live[i])
 			wq_done(fx->base.q, &item);
 	}
 	exit_objects(test);
@@ -89,7 +99,7 @@ static struct wq_item get_object(struct kunit *test, struct wq_embedded *x)
 	return item;
 }
 
-static void run(struct kunit *test, struct wq_embedded *x)
+static void run_object(struct kunit *test, struct wq_embedded *x)
 {
 	struct wq_item item = get_object(test, x);
 
@@ -106,7 +116,7 @@ static void expect_none(struct kunit *test)
 static const struct wq_params levels = { .order = WQ_ORDER_PRIORITY };
 static const struct wq_params groups = { .order = WQ_ORDER_PREFIX, .order_arg = 8 };
 
-static int add(struct wq_embedded *x)
+static int add_object(struct wq_embedded *x)
 {
 	return wq_embedded_add(x);
 }
@@ -121,7 +131,7 @@ static void a_higher_priority_goes_first(struct kunit *test)
 	struct wq_item item;
 
 	objects_of(test, levels, 0, 0, 0, 0);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 	KUNIT_EXPECT_EQ(test, add_at(B, -1), 1);
 	KUNIT_EXPECT_EQ(test, add_at(C, 1), 1);
 	/* A second add raises an object, and a delay ends at the priority of its add. */
@@ -130,12 +140,13 @@ static void a_higher_priority_goes_first(struct kunit *test)
 	item = get_object(test, C);
 	KUNIT_EXPECT_EQ(test, item.priority, 1);
 	pass(test, SEC);
-	run(test, D);
+	run_object(test, D);
 	/* An outcome that adds an object again keeps the priority of the run. */
-	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 0, WQ_OUTCOME_AFTER), 0);
-	run(test, B);
-	run(test, C);
-	run(test, A);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, 0, WQ_OUTCOME_AFTER),
+			WQ_RESULT_READY);
+	run_object(test, B);
+	run_object(test, C);
+	run_object(test, A);
 	expect_none(test);
 }
 
@@ -153,14 +164,14 @@ static void a_priority_needs_an_order_with_levels(struct kunit *test)
 static void groups_of_objects_take_turns(struct kunit *test)
 {
 	objects_of(test, groups, 1, 1, 2, U64_MAX);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
-	KUNIT_EXPECT_EQ(test, add(B), 1);
-	KUNIT_EXPECT_EQ(test, add(C), 1);
-	KUNIT_EXPECT_EQ(test, add(D), 1);
-	run(test, A);
-	run(test, C);
-	run(test, D);
-	run(test, B);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	KUNIT_EXPECT_EQ(test, add_object(C), 1);
+	KUNIT_EXPECT_EQ(test, add_object(D), 1);
+	run_object(test, A);
+	run_object(test, C);
+	run_object(test, D);
+	run_object(test, B);
 }
 
 static void a_group_has_objects_and_the_keys_with_its_name(struct kunit *test)
@@ -170,7 +181,7 @@ static void a_group_has_objects_and_the_keys_with_its_name(struct kunit *test)
 
 	params.group_limit = 1;
 	objects_of(test, params, number, 0, 0, 0);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 	KUNIT_EXPECT_EQ(test, wq_add(queue(test), &number, sizeof(number)), 1);
 	get_object(test, A);
 	expect_none(test);
@@ -183,10 +194,10 @@ static void the_whole_number_is_the_name_of_a_group(struct kunit *test)
 	objects_of(test, (struct wq_params){
 		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
 	}, 0x2f2f00000000002f, 0x2f2f2f000000002f, 0x2f2f00000000002f, 0x2f);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
-	KUNIT_EXPECT_EQ(test, add(B), 1);
-	KUNIT_EXPECT_EQ(test, add(C), 1);
-	KUNIT_EXPECT_EQ(test, add(D), 1);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	KUNIT_EXPECT_EQ(test, add_object(C), 1);
+	KUNIT_EXPECT_EQ(test, add_object(D), 1);
 	get_object(test, A);
 	get_object(test, B);
 	get_object(test, D);
@@ -199,14 +210,14 @@ static void levels_are_those_within_a_group(struct kunit *test)
 
 	params.group_ageing = WQ_NO_AGEING;
 	objects_of(test, params, 1, 1, 1, 2);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
 	KUNIT_EXPECT_EQ(test, add_at(B, 1), 1);
 	KUNIT_EXPECT_EQ(test, add_at(C, 2), 1);
-	KUNIT_EXPECT_EQ(test, add(D), 1);
-	run(test, C);
-	run(test, D);
-	run(test, B);
-	run(test, A);
+	KUNIT_EXPECT_EQ(test, add_object(D), 1);
+	run_object(test, C);
+	run_object(test, D);
+	run_object(test, B);
+	run_object(test, A);
 }
 
 static void a_start_rate_holds_the_objects_of_a_group_back(struct kunit *test)
@@ -216,14 +227,14 @@ static void a_start_rate_holds_the_objects_of_a_group_back(struct kunit *test)
 	params.group_start_rate = WQ_QPS(1);
 	params.group_start_burst = 1;
 	objects_of(test, params, 1, 1, 2, 2);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
-	KUNIT_EXPECT_EQ(test, add(B), 1);
-	KUNIT_EXPECT_EQ(test, add(C), 1);
-	run(test, A);
-	run(test, C);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	KUNIT_EXPECT_EQ(test, add_object(C), 1);
+	run_object(test, A);
+	run_object(test, C);
 	expect_none(test);
 	pass(test, SEC);
-	run(test, B);
+	run_object(test, B);
 }
 
 static void a_run_can_let_the_group_of_its_object_rest(struct kunit *test)
@@ -231,14 +242,15 @@ static void a_run_can_let_the_group_of_its_object_rest(struct kunit *test)
 	struct wq_item item;
 
 	objects_of(test, groups, 1, 1, 2, 2);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
-	KUNIT_EXPECT_EQ(test, add(B), 1);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, add_object(B), 1);
 	item = get_object(test, A);
-	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST), 0);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST),
+			WQ_RESULT_DELAYED);
 	expect_none(test);
 	pass(test, SEC);
-	run(test, B);
-	run(test, A);
+	run_object(test, B);
+	run_object(test, A);
 }
 
 static void max_defer_bounds_the_delays_of_an_object(struct kunit *test)
@@ -250,23 +262,27 @@ static void max_defer_bounds_the_delays_of_an_object(struct kunit *test)
 	pass(test, SEC);
 	expect_none(test);
 	pass(test, SEC);
-	run(test, A);
+	run_object(test, A);
 }
 
 static void a_queue_without_an_order_takes_such_objects_too(struct kunit *test)
 {
 	objects_of(test, (struct wq_params){}, 0, 0, 0, 0);
-	KUNIT_EXPECT_EQ(test, add(B), 1);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
-	run(test, B);
-	run(test, A);
+	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	run_object(test, B);
+	run_object(test, A);
 }
 
-static void a_group_needs_an_order_with_groups(struct kunit *test)
+static void init_refuses_what_it_does_not_know(struct kunit *test)
 {
-	objects_of(test, levels, 0, 0, 0, 0);
-	exit_objects(test);
-	KUNIT_EXPECT_EQ(test, init_object(test, 1), -EINVAL);
+	struct wq_params named = levels;
+
+	queue_on_clock(test, levels);
+	KUNIT_EXPECT_EQ(test, init_object(test, 0, 1, GFP_KERNEL), -EINVAL);
+	named.lease = SEC;
+	queue_on_clock(test, named);
+	KUNIT_EXPECT_EQ(test, init_object(test, 0, 0, GFP_KERNEL), -EINVAL);
 }
 
 static void the_last_object_takes_its_group_with_it(struct kunit *test)
@@ -276,65 +292,148 @@ static void the_last_object_takes_its_group_with_it(struct kunit *test)
 	objects_of(test, groups, 1, 2, 3, 4);
 	exit_objects(test);
 	memory = stats(test)->memory;
-	KUNIT_ASSERT_EQ(test, init_object(test, 5), 0);
-	KUNIT_ASSERT_EQ(test, init_object(test, 5), 0);
+	KUNIT_ASSERT_EQ(test, init_object(test, 0, 5, GFP_KERNEL), 0);
+	KUNIT_ASSERT_EQ(test, init_object(test, 1, 5, GFP_KERNEL), 0);
 	KUNIT_EXPECT_GT(test, stats(test)->memory, memory);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
-	run(test, A);
+	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	run_object(test, A);
 	exit_objects(test);
 	KUNIT_EXPECT_EQ(test, stats(test)->memory, memory);
 }
 
-/* The bucket is not full, but a queue without a clock keeps no group for it. */
-static void objects_may_end_after_a_queue_of_groups(struct kunit *test)
+/* Objects do not count in max_keys, and neither do their groups. */
+static void the_bucket_of_a_group_outlives_its_objects(struct kunit *test)
+{
+	struct wq_params params = groups;
+	int i;
+
+	params.max_keys = 1;
+	params.group_start_rate = WQ_QPS(1);
+	params.group_start_burst = 1;
+	objects_of(test, params, 1, 2, 3, 4);
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_EQ(test, add_object(object(test, i)), 1);
+		run_object(test, object(test, i));
+		exit_object(test, i);
+	}
+	for (i = 0; i < 3; i++) {
+		KUNIT_ASSERT_EQ(test, init_object(test, i, i + 1, GFP_KERNEL), 0);
+		KUNIT_EXPECT_EQ(test, add_object(object(test, i)), 1);
+	}
+	expect_none(test);
+	pass(test, SEC);
+	for (i = 0; i < 3; i++)
+		run_object(test, object(test, i));
+}
+
+static void as_many_groups_may_rest_as_there_are_objects(struct kunit *test)
+{
+	struct wq_params params = groups;
+	struct wq_item item;
+	int i;
+
+	params.max_keys = 1;
+	objects_of(test, params, 1, 2, 3, 4);
+	for (i = 0; i < OBJECTS; i++) {
+		KUNIT_EXPECT_EQ(test, add_object(object(test, i)), 1);
+		item = get_object(test, object(test, i));
+		KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST),
+				WQ_RESULT_DELAYED);
+	}
+}
+
+static void note_release(struct wq_embedded *x)
+{
+	struct wq_embedded_ordered *o = container_of(x, struct wq_embedded_ordered, entry);
+
+	container_of(o, struct order_fixture, objects[0])->released++;
+}
+
+/* The place of the run is free after it. */
+static void exit_async_takes_an_object_out_of_its_group_after_its_run(struct kunit *test)
 {
 	struct order_fixture *fx = test->priv;
 	struct wq_params params = groups;
-	u64 reads;
+	struct wq_item item;
 
-	params.group_start_rate = WQ_QPS(1);
-	params.group_start_burst = 2;
-	objects_of(test, params, 1, 1, 2, 3);
-	KUNIT_EXPECT_EQ(test, add(A), 1);
-	KUNIT_EXPECT_EQ(test, add(C), 1);
-	run(test, A);
-	queue_destroy(fx->base.q);
-	fx->base.q = NULL;
-	reads = fx->base.clock_reads;
-	exit_objects(test);
-	KUNIT_EXPECT_EQ(test, fx->base.clock_reads, reads);
+	params.group_limit = 1;
+	params.group_ageing = 1;
+	objects_of(test, params, 1, 1, 2, 2);
+	KUNIT_EXPECT_EQ(test, add_at(A, 1), 1);
+	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	item = get_object(test, A);
+	wq_embedded_exit_async(A, note_release);
+	fx->live[0] = false;
+	expect_none(test);
+	KUNIT_EXPECT_EQ(test, fx->released, 0);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST), 0);
+	KUNIT_EXPECT_EQ(test, fx->released, 1);
+	expect_none(test);
+	pass(test, SEC);
+	run_object(test, B);
 }
 
-/* Each allocation of an init fails in turn, first without a second attempt. */
-static void init_that_fails_leaves_no_group(struct kunit *test)
+/* One is delayed, one waits for a place, one for the end of a rest, and one is parked. */
+static void destroy_handles_objects_of_groups(struct kunit *test)
 {
 	struct order_fixture *fx = test->priv;
-	gfp_t gfp = GFP_ATOMIC;
+	struct wq_params params = groups;
+	struct wq_item item;
+
+	params.group_limit = 1;
+	params.group_start_rate = WQ_QPS(1);
+	params.group_start_burst = 9;
+	params.group_ageing = 1;
+	objects_of(test, params, 1, 2, 2, 3);
+	KUNIT_EXPECT_EQ(test, add_at(D, 2), 1);
+	item = get_object(test, D);
+	KUNIT_EXPECT_EQ(test, wq_done_give_up(queue(test), &item, 0, NULL), WQ_RESULT_PARKED);
+	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	item = get_object(test, B);
+	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST),
+			WQ_RESULT_DELAYED);
+	KUNIT_EXPECT_EQ(test, add_at(C, 1), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add_priority(A, -1, SEC, 0), 1);
+	queue_destroy(fx->base.q);
+	fx->base.q = NULL;
+	KUNIT_EXPECT_EQ(test, add_at(C, 1), -ESHUTDOWN);
+	KUNIT_EXPECT_EQ(test, wq_embedded_query(D), 0);
+	exit_objects(test);
+}
+
+/* An allocation of an init fails, the first one, the second one, and so on. */
+static void fail_inits(struct kunit *test, gfp_t gfp)
+{
+	bool failed = true;
 	u64 memory;
 	int n, ret;
 
-	skip_unless_adds_fail(test);
-	for (n = 1; n < 20; n++) {
-		queue_on_clock(test, groups);
+	for (n = 0; failed && n < 20; n++) {
+		/* The heaps keep their first segments. */
+		objects_of(test, groups, 9, 9, 9, 9);
+		exit_objects(test);
 		memory = stats(test)->memory;
-		fail_nth(n);
-		ret = wq_embedded_init_ordered(&fx->objects[0], queue(test), 1, gfp);
-		if (!has_failed() && gfp == GFP_KERNEL)
-			break;
-		if (!has_failed()) {
-			KUNIT_EXPECT_GT(test, n, 3);
-			gfp = GFP_KERNEL;
-			n = 0;
-		}
-		if (ret)
-			KUNIT_EXPECT_EQ(test, stats(test)->memory, memory);
-		else
-			wq_embedded_exit(A);
+		fail_nth(n + 1);
+		ret = init_object(test, 0, 1, gfp);
+		failed = has_failed();
+		KUNIT_EXPECT_EQ(test, ret, failed && gfp == GFP_ATOMIC ? -ENOMEM : 0);
+		exit_objects(test);
+		KUNIT_EXPECT_EQ(test, stats(test)->memory, memory);
 	}
-	KUNIT_EXPECT_EQ(test, ret, 0);
-	KUNIT_EXPECT_GT(test, n, 3);
-	KUNIT_EXPECT_LT(test, n, 20);
-	wq_embedded_exit(A);
+	KUNIT_EXPECT_GT(test, n, 1);
+	KUNIT_EXPECT_FALSE(test, failed);
+}
+
+static void init_that_fails_leaves_no_group(struct kunit *test)
+{
+	skip_unless_adds_fail(test);
+	fail_inits(test, GFP_ATOMIC);
+}
+
+static void init_that_may_sleep_tries_once_more(struct kunit *test)
+{
+	skip_unless_adds_fail(test);
+	fail_inits(test, GFP_KERNEL);
 }
 
 static struct kunit_case order_cases[] = {
@@ -348,10 +447,14 @@ static struct kunit_case order_cases[] = {
 	KUNIT_CASE(a_run_can_let_the_group_of_its_object_rest),
 	KUNIT_CASE(max_defer_bounds_the_delays_of_an_object),
 	KUNIT_CASE(a_queue_without_an_order_takes_such_objects_too),
-	KUNIT_CASE(a_group_needs_an_order_with_groups),
+	KUNIT_CASE(init_refuses_what_it_does_not_know),
 	KUNIT_CASE(the_last_object_takes_its_group_with_it),
-	KUNIT_CASE(objects_may_end_after_a_queue_of_groups),
+	KUNIT_CASE(the_bucket_of_a_group_outlives_its_objects),
+	KUNIT_CASE(as_many_groups_may_rest_as_there_are_objects),
+	KUNIT_CASE(exit_async_takes_an_object_out_of_its_group_after_its_run),
+	KUNIT_CASE(destroy_handles_objects_of_groups),
 	KUNIT_CASE(init_that_fails_leaves_no_group),
+	KUNIT_CASE(init_that_may_sleep_tries_once_more),
 	{}
 };
 

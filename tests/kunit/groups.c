@@ -151,7 +151,7 @@ static void create_checks_the_figures_of_groups(struct kunit *test)
 	}
 }
 
-static void embedded_entries_are_refused(struct kunit *test)
+static void an_embedded_entry_without_room_for_its_group_is_refused(struct kunit *test)
 {
 	struct wq_embedded x;
 
@@ -891,7 +891,7 @@ static struct kunit_case groups_cases[] = {
 	KUNIT_CASE(repeat_add_keeps_the_place_and_takes_no_lock),
 	KUNIT_CASE(given_back_key_is_ahead_of_all_groups),
 	KUNIT_CASE(create_checks_the_figures_of_groups),
-	KUNIT_CASE(embedded_entries_are_refused),
+	KUNIT_CASE(an_embedded_entry_without_room_for_its_group_is_refused),
 	KUNIT_CASE_SLOW(quiet_groups_do_not_wait_for_a_noisy_one),
 	KUNIT_CASE(group_that_never_empties_starves_no_other),
 	KUNIT_CASE(run_that_ends_dirty_or_with_an_outcome_gives_its_slot_back),

@@ -728,7 +728,7 @@ static void create_checks_the_order_and_its_figures(struct kunit *test)
 	}
 }
 
-static void queue_of_levels_has_neither_map_nor_embedded_entries(struct kunit *test)
+static void queue_of_levels_has_neither_map_nor_entries_without_room_for_a_level(struct kunit *test)
 {
 	struct wq_embedded x;
 
@@ -943,7 +943,7 @@ static struct kunit_case priority_cases[] = {
 	KUNIT_CASE(add_priority_fails_with_EINVAL_in_a_queue_without_levels),
 	KUNIT_CASE(add_priority_fails_with_EINVAL_for_bad_flags),
 	KUNIT_CASE(create_checks_the_order_and_its_figures),
-	KUNIT_CASE(queue_of_levels_has_neither_map_nor_embedded_entries),
+	KUNIT_CASE(queue_of_levels_has_neither_map_nor_entries_without_room_for_a_level),
 	KUNIT_CASE(destroy_drops_the_keys_of_all_levels),
 	{}
 };

@@ -516,11 +516,17 @@ static u32 nr_resting(const struct wm *m)
 	return n;
 }
 
+/* How many groups may rest. */
+static u32 max_waiting(const struct wm *m)
+{
+	return m->p.max_keys + (m->p.objects ? m->p.keys / 2 : 0);
+}
+
 static int check_rest(const struct wm *m, u32 k, s64 ns)
 {
 	if (!m->p.groups)
 		return -EOPNOTSUPP;
-	return ns > 0 && !m->rest[k % m->p.groups].set && nr_resting(m) >= m->p.max_keys ?
+	return ns > 0 && !m->rest[k % m->p.groups].set && nr_resting(m) >= max_waiting(m) ?
 	       -ENOSPC : 0;
 }
 

@@ -1069,6 +1069,7 @@ static const struct config configs[] = {
 		.name = "kernel, a key and an object, levels in one group", .consumers = 1,
 		.kernel = true, .p = {
 			.keys = 2, .max_keys = 2, .objects = true, .groups = 1, .ageing = 2,
+			.exponential = true, .base = 0, .longest = UNIT,
 		},
 	}, {
 		.name = "kernel, a key and an object, a ceiling of 1", .consumers = 1,

@@ -113,8 +113,9 @@ int ws_do(struct ws_run *r, const struct ws_step *s)
 
 	switch (s->verb) {
 	case WS_ADD:
-		/* the kernel's wq_add_after(), which takes delay and flags of an object */
-		if (s->flags & WS_AFTER || (wm_is_object(m, s->key) && (s->flags || s->ns)))
+		/* the kernel's wq_add_after(), which takes delay and flags of an object without a level */
+		if (s->flags & WS_AFTER ||
+		    (wm_is_object(m, s->key) && !s->level && (s->flags || s->ns)))
 			return wm_add(m, s->key, s->level, s->ns,
 				      (s->flags & ~WS_AFTER) | WQ_ADD_AFTER);
 		return wm_add(m, s->key, s->level, s->ns, s->flags);
@@ -239,7 +240,8 @@ void ws_gen_init(struct ws_gen *g)
 			g->weight[v] = 0;
 	g->weight[WS_CEILING] = g->changes ? 4 : 0;
 	g->weight[WS_RATE] = g->weight[WS_CEILING];
-	g->weight[WS_FIGURE] = 4;
+	/* only a process changes the limit, and so of a queue without objects */
+	g->weight[WS_FIGURE] = g->objects ? 0 : 4;
 	/* a bound that comes soon is one of a clock that is driven by hand */
 	g->weight[WS_DEFER] = g->clock ? 4 : 0;
 	/* these take time */

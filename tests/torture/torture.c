@@ -242,7 +242,7 @@ static int key_index(const void *key, size_t len)
 #define OBJECTIVE	BIT(6)	/* some keys are embedded entries instead */
 #define LEVELS		BIT(7)	/* adds have levels */
 #define JOINING		BIT(8)	/* an add of a key that has failed can join its retry */
-#define GROUPS		BIT(9)	/* keys and embedded entries are in groups */
+#define GROUPS		BIT(9)	/* embedded entries have groups, as all keys */
 
 struct tally {
 	struct wq_embedded_ordered o;	/* of an embedded entry, which has no key */

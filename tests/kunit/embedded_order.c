@@ -378,7 +378,7 @@ static void exit_async_takes_an_object_out_of_its_group_after_its_run(struct kun
 	run_object(test, B);
 }
 
-/* One is delayed, one waits for a place, one for the end of a rest, and one is parked. */
+/* A is delayed, B and C wait for the end of a rest, and D is parked. */
 static void destroy_handles_objects_of_groups(struct kunit *test)
 {
 	struct order_fixture *fx = test->priv;

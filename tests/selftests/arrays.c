@@ -690,15 +690,16 @@ static struct array page_of_keys(char c)
  */
 TEST_F(queue, add_that_copies_its_array_keeps_its_buffer_from_other_calls)
 {
-	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t page = sysconf(_SC_PAGESIZE);
+	char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct array first = page_of_keys('a'), second = page_of_keys('b');
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register reg = {
-		.range = { addr_of(pages + 4096), 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+		.range = { addr_of(pages + page), page }, .mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
-	char *rest = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *rest = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct uffdio_copy copy = {
-		.dst = addr_of(pages + 4096), .src = addr_of(rest), .len = 4096,
+		.dst = addr_of(pages + page), .src = addr_of(rest), .len = page,
 	};
 	struct adding add = { .q = self->q, .a = first };
 	struct pollfd p = { .fd = self->q, .events = POLLIN };
@@ -706,7 +707,7 @@ TEST_F(queue, add_that_copies_its_array_keeps_its_buffer_from_other_calls)
 	struct uffd_msg msg;
 	pthread_t thread;
 
-	add.a.recs = memcpy(pages + 2048, first.recs, 2048);
+	add.a.recs = memcpy(pages + page - 2048, first.recs, 2048);
 	memcpy(rest, (char *)first.recs + 2048, 2048);
 	ASSERT_LE(0, uffd);
 	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));

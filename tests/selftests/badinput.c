@@ -220,22 +220,21 @@ TEST_F(used, fails_with_EINVAL_for_a_size_below_8)
 
 TEST_F(used, fails_with_E2BIG_for_a_size_above_a_page)
 {
-	static const __u32 sizes[] = { 4097, 4104, 8192, 16384, 0x7fffffff, 0xffffffff };
+	const __u32 page = sysconf(_SC_PAGESIZE);
+	const __u32 sizes[] = { page + 1, page + 8, 2 * page, 4 * page, 0x7fffffff, 0xffffffff };
+	/* zeros follow, which a smaller size would allow */
+	struct args *wide = calloc(4, page);
 
 	for (int i = 0; i < ARRAY_SIZE(verbs); i++) {
 		unsigned int nr = verbs[i].nr;
 
 		for (int j = 0; j < ARRAY_SIZE(sizes); j++) {
-			/* zeros follow, which a smaller size would allow */
-			struct {
-				struct args a;
-				char zeros[16384 - sizeof(struct args)];
-			} wide = { .a = good(nr) };
-
-			wide.a.size = sizes[j];
-			EXPECT_TRUE(fails_with(-E2BIG, FILE_OF(nr), nr, &wide.a));
+			*wide = good(nr);
+			wide->size = sizes[j];
+			EXPECT_TRUE(fails_with(-E2BIG, FILE_OF(nr), nr, wide));
 		}
 	}
+	free(wide);
 }
 
 TEST_F(used, fails_with_E2BIG_for_a_byte_beyond_the_kernels_struct)

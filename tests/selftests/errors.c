@@ -104,11 +104,12 @@ TEST(open_fails_with_EISCONN_while_another_thread_binds_the_file)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	/* the other thread waits for the limiter, which is in a page that is not there yet */
-	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t size = sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct uffdio_register reg = {
-		.range = { addr_of(page), 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+		.range = { addr_of(page), size }, .mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
-	struct uffdio_zeropage zero = { .range = { addr_of(page), 4096 } };
+	struct uffdio_zeropage zero = { .range = { addr_of(page), size } };
 	struct opening o = {
 		.fd = q_dev(O_RDWR),
 		.op = { .size = sizeof(o.op), .limiters = addr_of(page), .num_limiters = 1 },

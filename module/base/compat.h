@@ -22,10 +22,14 @@
 
 /*
  * Whether two addresses of a page can have different contents in the data cache.  Came with 6.9;
- * before, an architecture that has such caches aligned shared memory to more than a page.
+ * before, an architecture that has such caches aligned shared memory to more than a page.  On ARM
+ * it still does so for all CPUs, and those from ARMv7 on have no such caches.
  */
 #if KERNEL_VERSION(6, 9, 0) <= LINUX_VERSION_CODE
 #include <linux/cacheinfo.h>
+#elif defined(CONFIG_ARM)
+#include <asm/cachetype.h>
+#define cpu_dcache_is_aliasing()	(cache_is_vivt() || cache_is_vipt_aliasing())
 #else
 #include <asm/shmparam.h>
 #define cpu_dcache_is_aliasing()	(SHMLBA > PAGE_SIZE)

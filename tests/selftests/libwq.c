@@ -186,6 +186,8 @@ TEST_F(libwq, waits_are_effects_and_files)
 	ASSERT_EQ(0, wq_done(other, &item));
 	ASSERT_EQ(WQ_END_DONE, wq_wait(fd, WQ_NOWAIT));
 	ASSERT_EQ(WQ_END_DONE, wq_wait(fd, WQ_FOREVER));
+	/* a time_t of 32 bits would be below 0 */
+	ASSERT_EQ(WQ_END_DONE, wq_wait(fd, 3000000000 * SEC));
 	close(fd);
 	ASSERT_EQ(-EINVAL, ret_of(wq_wait_fd(self->q, NULL, 0, WQ_WAIT_DRAIN, 0)));
 	ASSERT_EQ(1, wq_add(self->q, "a", 1));
@@ -799,7 +801,8 @@ TEST_F(libwq, failures_are_counted_until_forget)
 
 	ASSERT_EQ(-EINVAL, ret_of(wq_add_rate_limited(q, "a", 0)));
 	ASSERT_EQ(-EINVAL, ret_of(wq_forget(q, "a", 0)));
-	ASSERT_EQ(-E2BIG, ret_of(wq_forget(q, "a", (1ULL << 32) + 1)));
+	ASSERT_EQ(-E2BIG, ret_of(wq_forget(q, "a", SIZE_MAX > UINT32_MAX ? (1ULL << 32) + 1 :
+								   SIZE_MAX)));
 	ASSERT_EQ(-E2BIG, ret_of(wq_num_requeues(q, "a", WQ_MAX_KEY + 1)));
 }
 

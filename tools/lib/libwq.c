@@ -846,7 +846,8 @@ int wq_wait(int fd, int64_t timeout)
 		errno = EBADF;
 		return -1;
 	}
-	ret = ppoll(&p, 1, left < 0 ? NULL : &ts, NULL);
+	/* More than 68 years, which a time_t can be too short for, are for ever. */
+	ret = ppoll(&p, 1, left < 0 || left / 1000000000 > INT32_MAX ? NULL : &ts, NULL);
 	if (!ret)
 		errno = left ? ETIMEDOUT : EAGAIN;
 	if (ret <= 0)

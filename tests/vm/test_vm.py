@@ -426,6 +426,13 @@ class Guests(unittest.TestCase):
         with self.assertRaisesRegex(VmError, "no network"):
             program(guest.Request(), name="s390")
 
+    def test_the_firmware_of_a_machine_comes_with_its_qemu(self) -> None:
+        with unittest.mock.patch.object(guest, "codename", return_value="bookworm"), \
+                unittest.mock.patch.object(guest, "install"), \
+                unittest.mock.patch.object(guest, "need_packages", return_value=Path("/r")) as need:
+            guest.qemu_program(guest.Request(), arch.ARCHES["riscv"], False)
+        self.assertIn("opensbi", need.call_args.args[1])
+
     def test_a_guest_of_another_architecture_has_no_shell(self) -> None:
         kernel = definition.Kernel(definition.parse("x", "from=packages arch=arm64"), Path("/nix"))
         request = guest.Request(shell=True, own_module=False, kernel="x")

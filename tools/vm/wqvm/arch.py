@@ -19,6 +19,7 @@ class Arch:
     bus: str = "pci"            # of virtio's devices
     append: str = ""            # kernel arguments
     kvm: bool = False           # whether the host may run its code
+    firmware: str = ""          # its package, if QEMU's own packages have none
 
 
 # erms, fsrm: an emulated CPU executes the fast string instructions byte by byte. Without them
@@ -45,6 +46,8 @@ ARCHES = {
     # Without highmem the registers of PCI are where a kernel without LPAE can map them.
     "arm": Arch("armhf", "arm-linux-gnueabihf", "gcc", "qemu-system-arm", "qemu-system-arm",
                 "virt,highmem=off", "cortex-a15", "ttyAMA0"),
+    "riscv": Arch("riscv64", "riscv64-linux-gnu", "gcc", "qemu-system-riscv", "qemu-system-riscv64",
+                  "virt", "rv64", "ttyS0", firmware="opensbi"),
     "s390": Arch("s390x", "s390x-linux-gnu", "gcc", "qemu-system-s390x", "qemu-system-s390x",
                  "s390-ccw-virtio", "max", "ttysclp0", bus="ccw"),
 }

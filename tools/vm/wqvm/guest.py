@@ -207,12 +207,13 @@ def qemu_program(request: Request, arch: Arch, kvm: bool) -> list[str]:
     # its libraries are those of all QEMUs of the backports
     install("qemu-system-x86")
     system = [arch.qemu]
+    packages = [arch.package, *arch.firmware.split()]
     if kvm or request.icount or request.plugin or \
             codename(Path("/etc/os-release").read_text()) != "bookworm":
-        install(arch.package)
+        install(*packages)
         return system
     try:
-        usr = need_packages("bookworm-backports", [arch.package, "qemu-system-common",
+        usr = need_packages("bookworm-backports", [*packages, "qemu-system-common",
                                                    "qemu-system-data"]) / "usr"
     except VmError as error:
         if arch.package != "qemu-system-x86":

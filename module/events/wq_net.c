@@ -888,7 +888,12 @@ static void see_to_overrun(struct net_ns *ns)
 	struct net_watch *w;
 	u32 i;
 
-	WRITE_ONCE(ns->overrun, false);
+	/*
+	 * The option lets the kernel report the next overrun, whose store must not come before this
+	 * one: it would be forgotten, and the kernel reports no other one.  Pairs with the
+	 * test_and_set_bit() of the kernel ahead of on_overrun().
+	 */
+	smp_store_mb(ns->overrun, false);
 	set_option(ns->sock, NETLINK_NO_ENOBUFS, 1);
 	set_option(ns->sock, NETLINK_NO_ENOBUFS, 0);
 	rcu_read_lock();

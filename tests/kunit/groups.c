@@ -843,10 +843,15 @@ static void raised_key_goes_behind_its_equals_of_the_group(struct kunit *test)
 
 static void each_group_has_turns_of_its_levels(struct kunit *test)
 {
-	levels_of_groups(test, 0, 3);
-	add_levels(test, KEYS("a/p9", "a/q9", "a/r9", "a/s1", "a/t3", "b/x9", "b/y1"));
-	/* Gets of b do not count for a.  The third get of a is for a level below that of the second. */
-	run_all(test, KEYS("a/p9", "b/x9", "a/q9", "b/y1", "a/t3", "a/r9", "a/s1"));
+	levels_of_groups(test, 0, 2);
+	add_levels(test, KEYS("a/u1", "a/s5", "a/p9", "a/v1", "a/t5", "a/q9", "a/r9", "b/x9",
+			      "b/y1"));
+	/*
+	 * Gets of b do not count for a.  Each second get of a is for the next level below that of
+	 * the last such get, but not for the level of the get before.
+	 */
+	run_all(test, KEYS("a/p9", "b/x9", "a/s5", "b/y1", "a/q9", "a/u1", "a/r9", "a/t5",
+			   "a/v1"));
 }
 
 static void turns_of_a_group_begin_again_when_it_was_empty(struct kunit *test)
@@ -870,6 +875,10 @@ static void ageing_of_groups_can_change_while_keys_are_ready(struct kunit *test)
 	run(test, "a/s1");
 	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, WQ_NO_AGEING), 0);
 	run_all(test, KEYS("a/t9", "a/v9", "a/u1"));
+	/* The levels stay, and a queue without them has none. */
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, 0), -EOPNOTSUPP);
+	queue_on_clock(test, groups_params(0));
+	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, 0), 0);
 }
 
 static void ready_key_of_a_group_with_levels_has_no_lease(struct kunit *test)

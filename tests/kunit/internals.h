@@ -324,7 +324,7 @@ static inline int queue_set(struct wq *q, u32 bit, s64 value)
 {
 	const struct wq_attrs attrs = {
 		.set = bit, .order = value, .order_arg = value, .group_limit = value,
-		.group_ageing = value, .max_defer = value, .lease = value,
+		.group_ageing = value, .max_defer = value, .lease = value, .start_rate = value,
 	};
 	bool of_process = q->of_process;
 	int ret;

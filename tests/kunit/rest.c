@@ -122,7 +122,7 @@ const struct row wq_rest_rows[] = {
 	ROW(at_most_max_keys_groups_rest,
 	    NEW_QUEUE(.max_keys = 2, .order = WQ_ORDER_DELIMITER, .order_arg = '/'),
 	    REST("a", SEC), IS(0), REST("b", SEC), IS(0), REFUSED(REST("c", SEC), -ENOSPC),
-	    REST("b", 2 * SEC), IS(0), ADD("c"), GET("c"),
+	    REST("c", 0), IS(0), REST("b", 2 * SEC), IS(0), ADD("c"), GET("c"),
 	    REFUSED(DONE_WITH("c", SEC, WQ_OUTCOME_REST), -ENOSPC), STATE("c", RUNNING),
 	    PASS(SEC), DONE_WITH("c", SEC, WQ_OUTCOME_REST), IS(WQ_RESULT_DELAYED),
 	    REFUSED(REST("a", SEC), -ENOSPC), REST("b", 0), IS(0), REST("a", SEC), IS(0)),

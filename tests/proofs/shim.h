@@ -35,20 +35,43 @@ typedef unsigned int gfp_t;
 typedef unsigned short umode_t;
 
 #define __user
+#define __cold
+#define noinline
+#define __always_inline	inline
 #define __must_check
 #define __printf(a, b)
 
 #define U32_MAX		UINT32_MAX
+#define U64_MAX		UINT64_MAX
 #define S64_MAX		INT64_MAX
 #define S64_MIN		INT64_MIN
 #define MAX_ERRNO	4095
 #define NSEC_PER_SEC	1000000000L
 #define NSEC_PER_MSEC	1000000L
 
+#ifndef SZ_4K
+#define SZ_4K		4096
+#endif
+
 #define BIT(n)		(1UL << (n))
 #define BIT_ULL(n)	(1ULL << (n))
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define likely(x)	(x)
 #define unlikely(x)	(x)
+#define READ_ONCE(x)	(x)
+#define WRITE_ONCE(x, v)	((x) = (v))
+#define data_race(x)	(x)
+#define smp_wmb()
+#define smp_rmb()
+#define smp_store_mb(x, v)	((x) = (v))
+#define smp_store_release(p, v)	(*(p) = (v))
+#define smp_load_acquire(p)	(*(p))
+#define xchg(p, v)	({ typeof(*(p)) __old = *(p); *(p) = (v); __old; })
+#define kcsan_nestable_atomic_begin()
+#define kcsan_nestable_atomic_end()
+#define prefetch(p)	((void)(p))
+#define prefetchw(p)	((void)(p))
+#define WARN_ON_ONCE(x)	({ bool __warns = (x); assert(!__warns); __warns; })
 #define IS_ENABLED(option)	0
 #define KERNEL_VERSION(a, b, c)	(((a) << 16) + ((b) << 8) + (c))
 #define LINUX_VERSION_CODE	KERNEL_VERSION(6, 1, 0)
@@ -59,8 +82,11 @@ typedef unsigned short umode_t;
 #define max_t(t, a, b)	max((t)(a), (t)(b))
 #define clamp_t(t, v, lo, hi)	min_t(t, max_t(t, v, lo), hi)
 
+#define static_assert(expr, ...)	_Static_assert(expr, "")
+#define check_mul_overflow(a, b, d)	__builtin_mul_overflow(a, b, d)
 #define check_add_overflow(a, b, d)	__builtin_add_overflow(a, b, d)
 #define struct_size(p, member, n)	(sizeof(*(p)) + (n) * sizeof(*(p)->member))
+#define offsetofend(type, member)	(offsetof(type, member) + sizeof(((type *)0)->member))
 #define container_of(p, type, member)	((type *)((char *)(p) - offsetof(type, member)))
 
 #define EXPORT_SYMBOL_GPL(s)
@@ -140,6 +166,7 @@ static inline void *kzalloc(size_t size, gfp_t gfp)
 
 #define kzalloc_obj(var, gfp)	kzalloc(sizeof(typeof(var)), gfp)
 #define kfree(p)		free((void *)(p))
+#define kfree_rcu(p, member)	kfree(p)
 
 /* A quotient is any number that is one, which is easier to solve than a division. */
 static inline u64 div64_u64_rem(u64 n, u64 d, u64 *rem)

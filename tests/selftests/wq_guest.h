@@ -20,6 +20,11 @@ __attribute__((constructor)) static void need_guest(int argc, char **argv)
 
 	if (!access("/sys/module/wq", F_OK) || !access("/run/wq/ko", F_OK))
 		return;
+#ifdef WQ_MUTANTS_CASE_H
+	/* It only prints the names of its cases. */
+	if (argc == 1)
+		return;
+#endif
 	fprintf(stderr, "%s: the module wq is not loaded; run the test in a guest: tools/vm/vm run --smp 2 -- build/tests/run %s\n",
 		name, name);
 	exit(2);

@@ -183,9 +183,9 @@ static const struct wq_rec *fill_touches(const struct wq_rec *rec, u32 n, const 
 	return rec;
 }
 
-static const struct array_step add_step = { fill_adds, apply_add };
-static const struct array_step done_step = { fill_dones, apply_done };
-static const struct array_step touch_step = { fill_touches, apply_touch };
+static const struct array_step add_step = { .fill = fill_adds, .apply = apply_add };
+static const struct array_step done_step = { .fill = fill_dones, .apply = apply_done };
+static const struct array_step touch_step = { .fill = fill_touches, .apply = apply_touch };
 
 /*
  * Write the marks of the next @n adds, before the adds.  Returns how many were written.  They have

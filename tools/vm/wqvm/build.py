@@ -322,11 +322,13 @@ def _fits_this_machine(root: Path, headers: Path) -> bool:
 
 def _prepare_source(new: _New, release: str, headers: Path) -> None:
     """Make kdir from the source, with host programs built here. Its configuration is the
-    headers', but for what this compiler can do."""
+    headers', but for what the definition changes and what this compiler can do."""
     definition = new.definition
     tree = _source_tree(definition, f"linux-source-{series_of(release)}")
     new.kdir.mkdir()
-    shutil.copy(headers / ".config", new.kdir)
+    fragment = "".join((KERNELS / name).read_text() for name in definition.config)
+    config = new.kdir / ".config"
+    config.write_text((headers / ".config").read_text() + fragment)
     shutil.copy(headers / "Module.symvers", new.kdir)
     make: list[str | Path] = ["-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}",
                               f"KERNELRELEASE={release}", f"-j{JOBS}"]
@@ -339,18 +341,22 @@ def _prepare_source(new: _New, release: str, headers: Path) -> None:
     step(f"preparing {tree.name} to build modules for {release}, about 2 minutes", new.log,
          ["sh", "-c", 'make "$@" olddefconfig && make "$@" modules_prepare', "sh", *make],
          minutes=2)
+    lost = lost_options(fragment, config.read_text())
+    if lost:
+        raise VmError(f"the kernel {definition.name} can't have: {' '.join(lost)}; "
+                      "fix tools/vm/kernels/")
 
 
 # --- by clang --------------------------------------------------------------------
 
 def _from_clang(definition: Definition) -> Kernel:
     """The packaged kernel of another definition, and its source prepared by clang: the
-    headers of the package hold what gcc can do."""
+    headers of the package hold what gcc can do. No kernel has a configuration that is changed."""
     base = need_kernel(definition.base)
     install(*(f"{name}{definition.llvm}" for name in ("clang", "lld", "llvm")))
     with _making(definition, base.folder.name.rpartition("-")[0]) as new:
         shutil.copy(base.folder / "release", new.folder)
-        for name in ("kernel", "modules"):
+        for name in ("kernel", "modules") if not definition.config else ():
             (new.folder / name).symlink_to(base.folder / name)
         _prepare_source(new, base.release, base.kdir)
     return Kernel(definition, new.entry)

@@ -40,7 +40,7 @@ class Definition:
     patches: list[str] = field(default_factory=list)
     make_args: list[str] = field(default_factory=list)
     minutes: int = 5            # what a build takes on 2 idle CPUs
-    base: str = ""              # clang: the kernel whose modules clang builds
+    base: str = ""              # clang: the kernel whose modules clang builds; config changes it
     llvm: str = ""              # clang: the suffix of its programs, e.g. -19
     hash: str = ""
 

@@ -458,7 +458,7 @@ def run_guest(request: Request) -> int:
             raise VmError(f"there's no module {ko}")
     if not kernel.image:
         raise VmError(f"{request.kernel} ({kernel.release}) is only to build against: its suite has "
-                      "no kernel of that version yet")
+                      "no kernel of that version or configuration")
     if request.gdb and kernel.definition.arch == "um":
         raise VmError("--gdb is for QEMU's guests; a User-mode Linux is a process of the host")
     if request.shell:

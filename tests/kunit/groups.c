@@ -610,7 +610,6 @@ static int add_sleeping(struct wq *q, const void *key, size_t len)
 /* With memory that is allocated outside of the lock, for a process. */
 static void each_allocation_of_an_add_that_may_sleep_may_fail(struct kunit *test)
 {
-	unsigned int refused = 0;
 	char key[16];
 	int i;
 
@@ -618,7 +617,7 @@ static void each_allocation_of_an_add_that_may_sleep_may_fail(struct kunit *test
 	groups_of(test, 1);
 	for (i = 0; i < 200; i++) {
 		snprintf(key, sizeof(key), "%u/%u", i / 2, i);
-		refused += add_with_failures(test, key, add_sleeping);
+		add_with_failures(test, key, add_sleeping);
 	}
 	KUNIT_EXPECT_EQ(test, wq_num_ready(queue(test)), 200U);
 }

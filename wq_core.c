@@ -405,8 +405,8 @@ EXPORT_SYMBOL_GPL(wq_done);
  *	FORGET combines with AFTER and REST.  With GIVE_UP and FORGET the key is not parked, and
  *	waits for it end as given up.
  *
- * If the queue is shut down, RETRY and AFTER do not add the key: the run ends, and
- * wq_stat.dropped counts the add.
+ * If the queue is shut down, RETRY, AFTER and REST do not add the key: the run ends, and
+ * wq_stat.dropped counts the add.  With REST the group rests all the same.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
@@ -416,7 +416,7 @@ EXPORT_SYMBOL_GPL(wq_done);
  * keys were kicked during the run, see wq_kick_many().  WQ_RESULT_DELAYED: the key is delayed.
  * WQ_RESULT_PARKED: the key is parked.  -ESTALE: the caller no longer holds the key, or never held
  * it; -EINVAL: no such outcome, or a delay without AFTER or REST; -EOPNOTSUPP: REST in a queue
- * without groups; -ENOSPC: REST, and as many groups rest as may; -ENOMEM: no memory for the delay.
+ * without groups; -ENOSPC: REST, and no further group can rest, see wq_rest_group(); -ENOMEM: no memory for the delay.
  * On error nothing has changed, and a caller that held the key still holds it.
  */
 int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)

@@ -565,9 +565,11 @@ int __must_check __wq_embedded_init_ordered(struct wq_embedded_ordered *x, struc
  * @x: the entry, a struct wq_embedded_ordered
  * @q: its queue, as for wq_embedded_init(), with or without an order
  * @group: the number of the entry's group; 0 in a queue without groups
- * @gfp: how to allocate, as for wq_embedded_init(), and the group, if it has no entry yet
+ * @gfp: how to allocate the memory that wq_embedded_init() needs, and that of the group if this is
+ *	its first entry
  *
- * In a queue of groups, the entry is in its group until it ends.  The 8 bytes of the number, in the
+ * In a queue of groups, the entry is in its group until the end of wq_embedded_exit(), or the
+ * release of wq_embedded_exit_async().  The 8 bytes of the number, in the
  * byte order of the machine, are the name of the group.  A key is in it if its group has that name.
  *
  * The other functions take x->entry.  The entry must not be on the stack.

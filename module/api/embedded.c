@@ -179,14 +179,14 @@ static int embedded_enter(struct wq_embedded *x, u64 group, struct embedded_prea
 	return ret;
 }
 
-/* embedded_enter() with memory that is allocated before. */
+/* Try embedded_enter() again, with memory that is allocated outside of the lock. */
 static int embedded_enter_again(struct wq_embedded *x, u64 group, gfp_t gfp)
 {
 	struct embedded_prealloc pre = {};
 	struct wq *q = x->q;
 	int ret = -ENOMEM;
 
-	/* A lack of segments is no error: mostly one of the three is enough. */
+	/* A lack of segments is no error: mostly one of them is enough. */
 	wq_vec_prealloc(&pre.slot, &q->mem, gfp);
 	if (!q->grouped || wq_group_prealloc(q->policy_data, &pre.group, sizeof(group), gfp))
 		ret = embedded_enter(x, group, &pre, GFP_NOWAIT | __GFP_NOWARN);
@@ -502,13 +502,13 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit_async);
  * being processed, it has one more run after that.
  *
  * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds, and none in a queue
- * with priorities; after -EAGAIN the caller can add the entry again from an irq_work.  Not with a lock held that a wake-up takes, such
- * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts
- * off.
+ * with priorities or whose policy has a touch operation; after -EAGAIN the caller can add the entry
+ * again from an irq_work.  Not with a lock held that a wake-up takes, such as a runqueue's.  On
+ * PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds are
- * paused, see wq_pause(); -EBUSY: the entry is disabled; -EAGAIN: in an NMI, and the entry was
- * not dirty.  On error nothing has changed.
+ * paused, see wq_pause(); -EBUSY: the entry is disabled; -EAGAIN: in an NMI, and the add
+ * needs the lock.  On error nothing has changed.
  */
 int wq_embedded_add(struct wq_embedded *x)
 {

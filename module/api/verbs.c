@@ -503,8 +503,8 @@ EXPORT_SYMBOL_GPL(wq_kick);
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: 0; -EOPNOTSUPP: the queue has no groups.  wq_pause() stops all of its gets; -ENOSPC: as
- * many groups rest as the queue can have keys and has embedded entries; -ENOMEM: for a group
+ * Return: 0; -EOPNOTSUPP: the queue has no groups.  wq_pause() stops all of its gets; -ENOSPC:
+ * as many groups rest as max_keys and the embedded entries together; -ENOMEM: for a group
  * without keys; -EINVAL or -E2BIG for @len.  On error nothing has changed.
  */
 int wq_rest_group(struct wq *q, const void *key, size_t len, s64 delay)

@@ -22,8 +22,8 @@
 
 /*
  * Whether two addresses of a page can have different contents in the data cache.  Came with 6.9;
- * before, an architecture that has such caches aligned shared memory to more than a page.  On ARM
- * it still does so for all CPUs, and those from ARMv7 on have no such caches.
+ * before, an architecture that has such caches aligned shared memory to more than a page.  ARM does
+ * so for all CPUs, although from ARMv7 on none has such caches, so it is asked for the CPU.
  */
 #if KERNEL_VERSION(6, 9, 0) <= LINUX_VERSION_CODE
 #include <linux/cacheinfo.h>

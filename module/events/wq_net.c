@@ -889,8 +889,8 @@ static void see_to_overrun(struct net_ns *ns)
 	u32 i;
 
 	/*
-	 * The option lets the kernel report the next overrun, whose store must not come before this
-	 * one: it would be forgotten, and the kernel reports no other one.  Pairs with the
+	 * The option lets the kernel report the next overrun.  If this store came after that
+	 * report, it would erase it, and the kernel would make no further one.  Pairs with the
 	 * test_and_set_bit() of the kernel ahead of on_overrun().
 	 */
 	smp_store_mb(ns->overrun, false);

@@ -755,7 +755,7 @@ struct wq_group *wq_groups_get(struct wq_groups *gs, struct wq_group_name name, 
  * @gs: the groups
  * @e: the entry
  * @name: the group's name
- * @key: the bytes that the name is the first ones of
+ * @key: bytes that begin with the name
  * @pre: NULL, or memory that is used before any is allocated
  * @gfp: how to allocate
  *

@@ -17,8 +17,8 @@
 struct wq_groups;
 
 /*
- * The name of a key's group: the first @len bytes of the key; 0: not known yet.  That of an embedded
- * entry is a number.
+ * The name of a key's group: the first @len bytes of the key; 0: not known yet.  The group of an
+ * embedded entry has the 8 bytes of a number as its name.
  */
 struct wq_group_name {
 	u32 hash;

@@ -31,7 +31,10 @@ u32 wq_hold_back_one(struct wq *q, struct wq_entry *e, s64 now);
 u32 wq_hold_back(struct wq *q, s64 now);
 void wq_set_gate(struct wq *q);
 
-/* How many groups may rest, and how many may be kept without entries. */
+/*
+ * The bound of the groups that rest, and that of the groups that are kept without entries.  Embedded
+ * entries do not count in max_keys.
+ */
 static inline u32 wq_max_waiting(const struct wq *q)
 {
 	lockdep_assert_held(&q->lock);

@@ -119,11 +119,6 @@ static void expect_none(struct kunit *test)
 static const struct wq_params levels = { .order = WQ_ORDER_PRIORITY };
 static const struct wq_params groups = { .order = WQ_ORDER_PREFIX, .order_arg = 8 };
 
-static int add_object(struct wq_embedded *x)
-{
-	return wq_embedded_add(x);
-}
-
 static int add_at(struct wq_embedded *x, int priority)
 {
 	return wq_embedded_add_priority(x, priority, 0, 0);
@@ -134,7 +129,7 @@ static void a_higher_priority_goes_first(struct kunit *test)
 	struct wq_item item;
 
 	objects_of(test, levels, 0, 0, 0, 0);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
 	KUNIT_EXPECT_EQ(test, add_at(B, -1), 1);
 	KUNIT_EXPECT_EQ(test, add_at(C, 1), 1);
 	/* A second add raises an object, and a delay ends at the priority of its add. */
@@ -167,10 +162,10 @@ static void a_priority_needs_an_order_with_levels(struct kunit *test)
 static void groups_of_objects_take_turns(struct kunit *test)
 {
 	objects_of(test, groups, 1, 1, 2, U64_MAX);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-	KUNIT_EXPECT_EQ(test, add_object(B), 1);
-	KUNIT_EXPECT_EQ(test, add_object(C), 1);
-	KUNIT_EXPECT_EQ(test, add_object(D), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(C), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(D), 1);
 	run_object(test, A);
 	run_object(test, C);
 	run_object(test, D);
@@ -184,23 +179,23 @@ static void a_group_has_objects_and_the_keys_with_its_name(struct kunit *test)
 
 	params.group_limit = 1;
 	objects_of(test, params, number, 0, 0, 0);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
 	KUNIT_EXPECT_EQ(test, wq_add(queue(test), &number, sizeof(number)), 1);
 	get_object(test, A);
 	expect_none(test);
 	KUNIT_EXPECT_EQ(test, stats(test)->blocked_by_group, 1U);
 }
 
-/* The 8 bytes of these numbers are different names, although all begin with the delimiter. */
+/* The 8 bytes of these numbers are different names, although they begin with the delimiter. */
 static void the_whole_number_is_the_name_of_a_group(struct kunit *test)
 {
 	objects_of(test, (struct wq_params){
 		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
-	}, 0x2f2f00000000002f, 0x2f2f2f000000002f, 0x2f2f00000000002f, 0x2f);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-	KUNIT_EXPECT_EQ(test, add_object(B), 1);
-	KUNIT_EXPECT_EQ(test, add_object(C), 1);
-	KUNIT_EXPECT_EQ(test, add_object(D), 1);
+	}, 0x2f2f00000000002f, 0x2f2f2f000000002f, 0x2f2f00000000002f, 0x2f0000000000002f);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(C), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(D), 1);
 	get_object(test, A);
 	get_object(test, B);
 	get_object(test, D);
@@ -216,7 +211,7 @@ static void levels_are_those_within_a_group(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add_at(A, 1), 1);
 	KUNIT_EXPECT_EQ(test, add_at(B, 1), 1);
 	KUNIT_EXPECT_EQ(test, add_at(C, 2), 1);
-	KUNIT_EXPECT_EQ(test, add_object(D), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(D), 1);
 	run_object(test, C);
 	run_object(test, D);
 	/* It is not the first one of its level. */
@@ -232,9 +227,9 @@ static void a_start_rate_holds_the_objects_of_a_group_back(struct kunit *test)
 	params.group_start_rate = WQ_QPS(1);
 	params.group_start_burst = 1;
 	objects_of(test, params, 1, 1, 2, 2);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-	KUNIT_EXPECT_EQ(test, add_object(B), 1);
-	KUNIT_EXPECT_EQ(test, add_object(C), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(C), 1);
 	run_object(test, A);
 	run_object(test, C);
 	expect_none(test);
@@ -247,8 +242,8 @@ static void a_run_can_let_the_group_of_its_object_rest(struct kunit *test)
 	struct wq_item item;
 
 	objects_of(test, groups, 1, 1, 2, 2);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
-	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
 	item = get_object(test, A);
 	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST),
 			WQ_RESULT_DELAYED);
@@ -273,20 +268,20 @@ static void max_defer_bounds_the_delays_of_an_object(struct kunit *test)
 static void a_queue_without_an_order_takes_such_objects_too(struct kunit *test)
 {
 	objects_of(test, (struct wq_params){}, 0, 0, 0, 0);
-	KUNIT_EXPECT_EQ(test, add_object(B), 1);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
 	run_object(test, B);
 	run_object(test, A);
 }
 
-static void init_refuses_what_it_does_not_know(struct kunit *test)
+static void init_fails_for_a_group_without_groups_and_for_leases(struct kunit *test)
 {
-	struct wq_params named = levels;
+	struct wq_params leased = levels;
 
 	queue_on_clock(test, levels);
 	KUNIT_EXPECT_EQ(test, init_object(test, 0, 1, GFP_KERNEL), -EINVAL);
-	named.lease = SEC;
-	queue_on_clock(test, named);
+	leased.lease = SEC;
+	queue_on_clock(test, leased);
 	KUNIT_EXPECT_EQ(test, init_object(test, 0, 0, GFP_KERNEL), -EINVAL);
 }
 
@@ -300,7 +295,7 @@ static void the_last_object_takes_its_group_with_it(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, init_object(test, 0, 5, GFP_KERNEL), 0);
 	KUNIT_ASSERT_EQ(test, init_object(test, 1, 5, GFP_KERNEL), 0);
 	KUNIT_EXPECT_GT(test, stats(test)->memory, memory);
-	KUNIT_EXPECT_EQ(test, add_object(A), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
 	run_object(test, A);
 	exit_objects(test);
 	KUNIT_EXPECT_EQ(test, stats(test)->memory, memory);
@@ -317,13 +312,13 @@ static void the_bucket_of_a_group_outlives_its_objects(struct kunit *test)
 	params.group_start_burst = 1;
 	objects_of(test, params, 1, 2, 3, 4);
 	for (i = 0; i < 3; i++) {
-		KUNIT_EXPECT_EQ(test, add_object(object(test, i)), 1);
+		KUNIT_EXPECT_EQ(test, wq_embedded_add(object(test, i)), 1);
 		run_object(test, object(test, i));
 		exit_object(test, i);
 	}
 	for (i = 0; i < 3; i++) {
 		KUNIT_ASSERT_EQ(test, init_object(test, i, i + 1, GFP_KERNEL), 0);
-		KUNIT_EXPECT_EQ(test, add_object(object(test, i)), 1);
+		KUNIT_EXPECT_EQ(test, wq_embedded_add(object(test, i)), 1);
 	}
 	expect_none(test);
 	pass(test, SEC);
@@ -331,7 +326,7 @@ static void the_bucket_of_a_group_outlives_its_objects(struct kunit *test)
 		run_object(test, object(test, i));
 }
 
-static void as_many_groups_may_rest_as_there_are_objects(struct kunit *test)
+static void max_keys_and_objects_bound_the_groups_that_rest(struct kunit *test)
 {
 	struct wq_params params = groups;
 	struct wq_item item;
@@ -340,11 +335,13 @@ static void as_many_groups_may_rest_as_there_are_objects(struct kunit *test)
 	params.max_keys = 1;
 	objects_of(test, params, 1, 2, 3, 4);
 	for (i = 0; i < OBJECTS; i++) {
-		KUNIT_EXPECT_EQ(test, add_object(object(test, i)), 1);
+		KUNIT_EXPECT_EQ(test, wq_embedded_add(object(test, i)), 1);
 		item = get_object(test, object(test, i));
 		KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST),
 				WQ_RESULT_DELAYED);
 	}
+	KUNIT_EXPECT_EQ(test, wq_rest_group(queue(test), "a key", 5, SEC), 0);
+	KUNIT_EXPECT_EQ(test, wq_rest_group(queue(test), "another", 7, SEC), -ENOSPC);
 }
 
 static void note_release(struct wq_embedded *x)
@@ -365,7 +362,7 @@ static void exit_async_takes_an_object_out_of_its_group_after_its_run(struct kun
 	params.group_ageing = 1;
 	objects_of(test, params, 1, 1, 2, 2);
 	KUNIT_EXPECT_EQ(test, add_at(A, 1), 1);
-	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
 	item = get_object(test, A);
 	wq_embedded_exit_async(A, note_release);
 	fx->live[0] = false;
@@ -393,7 +390,7 @@ static void destroy_handles_objects_of_groups(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, add_at(D, 2), 1);
 	item = get_object(test, D);
 	KUNIT_EXPECT_EQ(test, wq_done_give_up(queue(test), &item, 0, NULL), WQ_RESULT_PARKED);
-	KUNIT_EXPECT_EQ(test, add_object(B), 1);
+	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
 	item = get_object(test, B);
 	KUNIT_EXPECT_EQ(test, wq_done_with(queue(test), &item, SEC, WQ_OUTCOME_REST),
 			WQ_RESULT_DELAYED);
@@ -460,10 +457,10 @@ static struct kunit_case order_cases[] = {
 	KUNIT_CASE(a_run_can_let_the_group_of_its_object_rest),
 	KUNIT_CASE(max_defer_bounds_the_delays_of_an_object),
 	KUNIT_CASE(a_queue_without_an_order_takes_such_objects_too),
-	KUNIT_CASE(init_refuses_what_it_does_not_know),
+	KUNIT_CASE(init_fails_for_a_group_without_groups_and_for_leases),
 	KUNIT_CASE(the_last_object_takes_its_group_with_it),
 	KUNIT_CASE(the_bucket_of_a_group_outlives_its_objects),
-	KUNIT_CASE(as_many_groups_may_rest_as_there_are_objects),
+	KUNIT_CASE(max_keys_and_objects_bound_the_groups_that_rest),
 	KUNIT_CASE(exit_async_takes_an_object_out_of_its_group_after_its_run),
 	KUNIT_CASE(destroy_handles_objects_of_groups),
 	KUNIT_CASE(init_that_fails_leaves_no_group),

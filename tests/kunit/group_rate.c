@@ -190,7 +190,7 @@ const struct row wq_group_rate_rows[] = {
 	ROW(no_more_getters_get_a_key_than_a_group_has_tokens,
 	    START("a", getter, WQ_FOREVER), SLEEPS("a"), START("b", getter, WQ_FOREVER),
 	    SLEEPS("b"), ALL_OF_A, ENDS("a", 0), ENDS("b", 0),
-	    /* Before that, it could be quicker than one of the others, which sleeps again. */
+	    /* c starts last: it could take a key before a or b, which would sleep again. */
 	    START("c", getter, WQ_FOREVER), SLEEPS("c"), STILL_WAITS("c"), PASS(SEC),
 	    ENDS("c", 0), HAS_GOT("c", "a/3"), STAT(blocked, 1)),
 	ROW(returned_token_wakes_a_getter,

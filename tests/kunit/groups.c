@@ -874,7 +874,7 @@ static void ageing_of_groups_can_change_while_keys_are_ready(struct kunit *test)
 	run(test, "a/s1");
 	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, WQ_NO_AGEING), 0);
 	run_all(test, KEYS("a/t9", "a/v9", "a/u1"));
-	/* The levels stay, and a queue without them has none. */
+	/* Without levels it is 0. */
 	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, 0), -EOPNOTSUPP);
 	queue_on_clock(test, groups_params(0));
 	KUNIT_EXPECT_EQ(test, queue_set(queue(test), WQ_ATTR_GROUP_AGEING, 0), 0);

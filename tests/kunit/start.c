@@ -172,7 +172,7 @@ static s64 count_run(void *data, const void *key, size_t len)
 	return 0;
 }
 
-static void change_of_the_rate_is_one_of_the_time_to_the_next_token(struct kunit *test)
+static void change_of_start_rate_changes_the_time_of_the_next_token(struct kunit *test)
 {
 	queue_with_rate(test, 1);
 	add(test, "a");
@@ -612,7 +612,7 @@ static struct kunit_case start_cases[] = {
 	KUNIT_CASE(resume_wakes_no_getter_beyond_the_ceiling),
 	KUNIT_CASE(resume_wakes_as_many_of_many_getters_as_keys_can_start),
 	KUNIT_CASE(adds_beyond_the_ceiling_wake_pollers_at_most_once),
-	KUNIT_CASE(change_of_the_rate_is_one_of_the_time_to_the_next_token),
+	KUNIT_CASE(change_of_start_rate_changes_the_time_of_the_next_token),
 	KUNIT_CASE(getter_sleeps_until_a_token_comes),
 	KUNIT_CASE(worker_of_a_new_pool_wakes_when_a_token_comes),
 	KUNIT_CASE(tokens_wake_as_many_getters),

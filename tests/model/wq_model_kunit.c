@@ -90,7 +90,7 @@ static u16 key_len[WM_KEYS];
 
 static u32 key_groups;
 
-/* If there are groups, a key begins with the number of its group, as in the group of an object. */
+/* A key of a group begins with the 8 bytes that name it, so the objects of that number are in it. */
 #define GROUP_LEN	sizeof(u64)
 
 /* Keys of all lengths, which begin with the number of the key, or of the group and the key. */
@@ -1360,7 +1360,7 @@ static void random_config(struct config *cfg, u64 *rnd)
 	if (!ws_rnd(rnd, 3)) {
 		cfg->p.groups = 1 + ws_rnd(rnd, 8);
 		cfg->p.limit = ws_rnd(rnd, 4);
-		/* A bucket outlives the keys of its group in max_keys groups. */
+		/* A bucket outlives the keys of its group in as many groups. */
 		if (!ws_rnd(rnd, 3) && cfg->p.groups <= cfg->p.max_keys) {
 			cfg->p.group_token = UNIT / 4 << ws_rnd(rnd, 4);
 			cfg->p.group_burst = 1 + ws_rnd(rnd, 3);

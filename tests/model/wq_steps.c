@@ -240,7 +240,7 @@ void ws_gen_init(struct ws_gen *g)
 			g->weight[v] = 0;
 	g->weight[WS_CEILING] = g->changes ? 4 : 0;
 	g->weight[WS_RATE] = g->weight[WS_CEILING];
-	/* only a process changes the limit, and so of a queue without objects */
+	/* only a process changes the limit, and no process can open a queue with objects */
 	g->weight[WS_FIGURE] = g->objects ? 0 : 4;
 	/* a bound that comes soon is one of a clock that is driven by hand */
 	g->weight[WS_DEFER] = g->clock ? 4 : 0;

@@ -57,7 +57,7 @@ static void prove_append(void)
 	__CPROVER_assume(bucket_len(&b) < WQ_SLOTS && i < bucket_len(&b));
 	bucket_append(&b, slot_content_of(&e));
 	assert(bucket_len(&b) == bucket_len(&was) + 1);
-	assert(b.head >> 59 == was.head >> 59);
+	assert(b.head >> (WQ_LEN_SHIFT + 3) == was.head >> (WQ_LEN_SHIFT + 3));
 	assert((u8)(b.head >> 8 * i) == (u8)(was.head >> 8 * i) && b.slot[i] == was.slot[i]);
 	last = bucket_pop(&b);
 	assert(last.entry == &e && last.tag == e.hash >> 24);

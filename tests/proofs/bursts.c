@@ -4,11 +4,11 @@
  * up to SHORT ns, and any time that a token takes up to that.  tests/proofs/tokens.c has the
  * arithmetic, for all values.
  *
- *  - A full bucket takes as long to fill as its tokens take one after the other.
+ *  - An empty bucket takes as long to fill as its tokens take one after the other.
  *  - A bucket has as many tokens as keys start in a row, and each of them comes at the time that
  *    wq_tokens_at() returns, not 1 ns earlier or later.
  *  - After a change of the rate a bucket has the tokens that it had, as far as it has room.  If
- *    more than one token comes in a ns, it can have those of 1 ns more.
+ *    more than one token comes in a ns, it can have more.
  *
  * Source: wq_ratelimit.c
  * Options: --object-bits 12 --unwind 5
@@ -104,7 +104,7 @@ static void prove_keep(const struct wq_tokens *old, s64 now, u64 rate, u32 n)
 void proof(void)
 {
 	u64 rate = 1 + (nondet_u8() & SHORT), next = 1 + (nondet_u8() & SHORT);
-	s64 now = nondet_u8() & SHORT, later = nondet_u8() & SHORT;
+	s64 now = nondet_u8() & SHORT, at = nondet_u8() & SHORT;
 	struct wq_tokens t = short_bucket(rate, TOKENS, now);
 
 	switch (nondet_u32()) {
@@ -112,10 +112,10 @@ void proof(void)
 		prove_starts(t, now, TOKENS + 1);
 		break;
 	case 1:
-		prove_times(&t, later, TOKENS);
+		prove_times(&t, at, TOKENS);
 		break;
 	case 2:
-		prove_times(&t, later, TOKENS - 1);
+		prove_times(&t, at, TOKENS - 1);
 		break;
 	case 3:
 		prove_keep(&t, now, next, TOKENS - 1);

@@ -34,7 +34,7 @@ static struct wq_exact_time any_time(u64 rate)
 	return t;
 }
 
-/* @a plus @b, without an overflow: the last bit of the ns is left out. */
+/* Whether @sum is @a plus @b, and nothing has overflowed. */
 static bool is_sum(struct wq_exact_time a, struct wq_exact_time b, struct wq_exact_time sum, u64 rate)
 {
 	bool carry = b.part >= rate - a.part;

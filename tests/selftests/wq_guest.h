@@ -21,7 +21,7 @@ __attribute__((constructor)) static void need_guest(int argc, char **argv)
 	if (!access("/sys/module/wq", F_OK) || !access("/run/wq/ko", F_OK))
 		return;
 #ifdef WQ_MUTANTS_CASE_H
-	/* It only prints the names of its cases. */
+	/* Without an argument it only prints the names of its cases. */
 	if (argc == 1)
 		return;
 #endif

@@ -388,6 +388,8 @@ static int item_index(struct arena *a, const struct wq_item *item)
 static int init_object(struct wq_embedded_ordered *o, struct arena *a, gfp_t gfp,
 		       struct rnd_state *r)
 {
+	if (!(a->traits & (GROUPS | LEVELS)) && !a->max_defer && one_in(r, 2))
+		return wq_embedded_init(&o->entry, a->q, gfp);
 	return wq_embedded_init_ordered(o, a->q, a->traits & GROUPS ? below(r, 8) : 0, gfp);
 }
 

@@ -149,8 +149,11 @@ bool stopped(void)
 
 struct timespec to_timespec(int64_t ns)
 {
+	int64_t s = ns / NSEC_PER_SEC;
+
+	/* A time_t can have 32 bits.  A caller that waits for more than 68 years asks again. */
 	return (struct timespec){
-		.tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC,
+		.tv_sec = s < INT32_MAX ? s : INT32_MAX, .tv_nsec = ns % NSEC_PER_SEC,
 	};
 }
 

@@ -142,6 +142,19 @@ def _compiled(log: Path) -> str:
     return f"{log.read_bytes().count(b'  CC ')} files compiled"
 
 
+def _fragment(definition: Definition) -> str:
+    """The changes of the configuration by a definition."""
+    return "".join((KERNELS / name).read_text() for name in definition.config)
+
+
+def _refuse_lost(new: _New) -> None:
+    """Fail if a configuration was made without an option that the definition asks for."""
+    lost = lost_options(_fragment(new.definition), (new.kdir / ".config").read_text())
+    if lost:
+        raise VmError(f"the kernel {new.definition.name} can't have: {' '.join(lost)}; "
+                      "fix tools/vm/kernels/")
+
+
 def _from_source(definition: Definition) -> Kernel:
     image, targets = "arch/x86/boot/bzImage", ["bzImage", "modules"]
     if definition.arch == "um":
@@ -151,14 +164,11 @@ def _from_source(definition: Definition) -> Kernel:
     with _making(definition, version) as new:
         new.log.write_text("")
         fragment = new.folder / "fragment"
-        fragment.write_text("".join((KERNELS / name).read_text() for name in definition.config))
+        fragment.write_text(_fragment(definition))
         make: list[str | Path] = ["make", "-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}"]
         step(f"configuring the kernel {definition.name}", new.log,
              [*make, f"KCONFIG_ALLCONFIG={fragment}", "alldefconfig"])
-        lost = lost_options(fragment.read_text(), (new.kdir / ".config").read_text())
-        if lost:
-            raise VmError(f"the kernel {definition.name} can't have: {' '.join(lost)}; "
-                          "fix tools/vm/kernels/")
+        _refuse_lost(new)
         step(f"building the kernel {definition.name} {new.entry.name}, "
              f"about {definition.minutes} minutes on 2 CPUs", new.log,
              [*make, f"-j{JOBS}", *definition.make_args, *targets,
@@ -326,9 +336,8 @@ def _prepare_source(new: _New, release: str, headers: Path) -> None:
     definition = new.definition
     tree = _source_tree(definition, f"linux-source-{series_of(release)}")
     new.kdir.mkdir()
-    fragment = "".join((KERNELS / name).read_text() for name in definition.config)
     config = new.kdir / ".config"
-    config.write_text((headers / ".config").read_text() + fragment)
+    config.write_text((headers / ".config").read_text() + _fragment(definition))
     shutil.copy(headers / "Module.symvers", new.kdir)
     make: list[str | Path] = ["-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}",
                               f"KERNELRELEASE={release}", f"-j{JOBS}"]
@@ -341,17 +350,15 @@ def _prepare_source(new: _New, release: str, headers: Path) -> None:
     step(f"preparing {tree.name} to build modules for {release}, about 2 minutes", new.log,
          ["sh", "-c", 'make "$@" olddefconfig && make "$@" modules_prepare', "sh", *make],
          minutes=2)
-    lost = lost_options(fragment, config.read_text())
-    if lost:
-        raise VmError(f"the kernel {definition.name} can't have: {' '.join(lost)}; "
-                      "fix tools/vm/kernels/")
+    _refuse_lost(new)
 
 
 # --- by clang --------------------------------------------------------------------
 
 def _from_clang(definition: Definition) -> Kernel:
     """The packaged kernel of another definition, and its source prepared by clang: the
-    headers of the package hold what gcc can do. No kernel has a configuration that is changed."""
+    headers of the package hold what gcc can do. If the definition changes the configuration,
+    there is no kernel to boot."""
     base = need_kernel(definition.base)
     install(*(f"{name}{definition.llvm}" for name in ("clang", "lld", "llvm")))
     with _making(definition, base.folder.name.rpartition("-")[0]) as new:

@@ -457,8 +457,8 @@ def run_guest(request: Request) -> int:
         if not os.access(ko, os.R_OK):
             raise VmError(f"there's no module {ko}")
     if not kernel.image:
-        raise VmError(f"{request.kernel} ({kernel.release}) is only to build against: its suite has "
-                      "no kernel of that version or configuration")
+        raise VmError(f"{request.kernel} ({kernel.release}) is only to build against: there is no "
+                      "kernel of that version and configuration to boot")
     if request.gdb and kernel.definition.arch == "um":
         raise VmError("--gdb is for QEMU's guests; a User-mode Linux is a process of the host")
     if request.shell:

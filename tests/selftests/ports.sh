@@ -38,7 +38,7 @@ works() {
 		matches "$1 after $seconds s" "$3" "$(logged "$1" "$2")"
 	done
 	# the last time there was work
-	has_no "$1" "0 changes handled" "$(logged "$1" "$2")"
+	has_no "$1" ", 0 changes handled" "$(logged "$1" "$2")"
 }
 
 test_hubs_are_released_and_their_runs_do_not_overlap() {

@@ -416,8 +416,9 @@ EXPORT_SYMBOL_GPL(wq_done);
  * keys were kicked during the run, see wq_kick_many().  WQ_RESULT_DELAYED: the key is delayed.
  * WQ_RESULT_PARKED: the key is parked.  -ESTALE: the caller no longer holds the key, or never held
  * it; -EINVAL: no such outcome, or a delay without AFTER or REST; -EOPNOTSUPP: REST in a queue
- * without groups; -ENOSPC: REST, and no further group can rest, see wq_rest_group(); -ENOMEM: no memory for the delay.
- * On error nothing has changed, and a caller that held the key still holds it.
+ * without groups; -ENOSPC: REST, and no further group can rest, see wq_rest_group(); -ENOMEM: no
+ * memory for the delay.  On error nothing has changed, and a caller that held the key still holds
+ * it.
  */
 int wq_done_with(struct wq *q, const struct wq_item *item, s64 delay, u32 outcome)
 {

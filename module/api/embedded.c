@@ -501,10 +501,10 @@ EXPORT_SYMBOL_GPL(wq_embedded_exit_async);
  * If the entry waits for its run already, the add is coalesced with that run.  If the entry is
  * being processed, it has one more run after that.
  *
- * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds, and none in a queue
- * with priorities or whose policy has a touch operation; after -EAGAIN the caller can add the entry
- * again from an irq_work.  Not with a lock held that a wake-up takes, such as a runqueue's.  On
- * PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
+ * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds, and none in a
+ * queue with priorities or whose policy has a touch operation; after -EAGAIN the caller can add the
+ * entry again from an irq_work.  Not with a lock held that a wake-up takes, such as a runqueue's.
+ * On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
  * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds are
  * paused, see wq_pause(); -EBUSY: the entry is disabled; -EAGAIN: in an NMI, and the add

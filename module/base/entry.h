@@ -79,8 +79,8 @@ struct wq_reason {
 };
 
 /*
- * The memory ahead of an entry, all of it for a struct wq_embedded_ordered.  Otherwise its size is in
- * wq.prefix:
+ * The memory ahead of an entry, all of it for a struct wq_embedded_ordered.  Otherwise its size is
+ * in wq.prefix:
  *  - all of this in queues of groups with levels
  *  - else @rank, @lease and @times in queues whose order or @max_defer uses @rank
  *  - else @lease and @times in queues that were created with a lease

@@ -893,7 +893,8 @@ static void see_to_overrun(struct net_ns *ns)
 	 * report, it would erase it, and the kernel would make no further one.  Pairs with the
 	 * test_and_set_bit() of the kernel ahead of on_overrun().
 	 */
-	smp_store_mb(ns->overrun, false);
+	WRITE_ONCE(ns->overrun, false);
+	smp_mb();
 	set_option(ns->sock, NETLINK_NO_ENOBUFS, 1);
 	set_option(ns->sock, NETLINK_NO_ENOBUFS, 0);
 	rcu_read_lock();

@@ -537,25 +537,31 @@ TEST_F_TIMEOUT(slack, delays_wake_an_epoll_waiter_at_most_once_in_the_slack, LIM
 TEST_F_TIMEOUT(slack, delays_wake_a_getter_once_in_the_slack_and_end_late_by_it_at_most, LIMIT)
 {
 	const __s64 slack = 400 * MS;
-	int q = open_slack(self->name, slack, 0), late = 0;
+	int q = open_slack(self->name, slack, 0), waits = 0, late = 0;
+	__s64 from, begin, end;
 	struct item it;
-	__s64 from;
 	long wakes;
 
 	ASSERT_LE(0, q);
 	from = add_one_each_ms(q, DUE);
 	woken();
 	for (int i = 0; i < DUE; i++) {
+		begin = now_ns();
 		ASSERT_EQ(0, q_get(q, &it, 20 * SEC));
-		late += now_ns() - from - atoi(it.key) * MS > slack + 50 * MS;
+		end = now_ns();
+		/* the first key after a wake-up; those behind it wait for this loop, too */
+		if (end - begin > slack / 8) {
+			waits++;
+			late += end - from - atoi(it.key) * MS > slack + 50 * MS;
+		}
 		ASSERT_EQ(0, q_done(q, &it));
 	}
 	wakes = woken();
-	COMMENT("%d keys due in 2 s: %ld wake-ups, %d keys later than the slack\n", DUE, wakes,
-		late);
+	COMMENT("%d keys due in 2 s: %ld wake-ups, %d of %d waits ended later than the slack\n",
+		DUE, wakes, late, waits);
 	ASSERT_TRUE(within("wake-ups", 2, 3 * DUE * MS / slack, wakes));
-	/* some, because the machine may be busy; an average of the slack would be half of them */
-	ASSERT_GT(DUE / 4, late);
+	/* some, because the machine may be busy */
+	ASSERT_GE(waits / 2, late);
 	close(q);
 }
 

@@ -136,11 +136,10 @@ struct embedded_prealloc {
 	struct wq_group_prealloc group;
 };
 
-/* A slot in the heap, and the membership of the group with this number. */
-static int embedded_own(struct wq_cs *cs, struct wq_embedded *x, u64 group,
-			struct embedded_prealloc *pre, gfp_t gfp)
+/* A slot in the heap, and the membership of the group with this name, which is a number. */
+static int embedded_own(struct wq_cs *cs, struct wq_embedded *x, struct wq_group_name name,
+			const u64 *number, struct embedded_prealloc *pre, gfp_t gfp)
 {
-	struct wq_group_name name = { .len = sizeof(group) };
 	struct wq *q = cs->q;
 	int ret;
 
@@ -151,8 +150,7 @@ static int embedded_own(struct wq_cs *cs, struct wq_embedded *x, u64 group,
 	ret = wq_heap_own(&q->heap, pre ? &pre->slot : NULL, gfp);
 	if (ret || !q->grouped)
 		return ret;
-	name.hash = wq_hash(&q->hash, &group, sizeof(group));
-	ret = wq_groups_enter(q->policy_data, &x->entry, name, &group, pre ? &pre->group : NULL,
+	ret = wq_groups_enter(q->policy_data, &x->entry, name, number, pre ? &pre->group : NULL,
 			      gfp);
 	if (ret)
 		wq_heap_disown(&q->heap);
@@ -163,12 +161,15 @@ static int embedded_own(struct wq_cs *cs, struct wq_embedded *x, u64 group,
 static int embedded_enter(struct wq_embedded *x, u64 group, struct embedded_prealloc *pre,
 			  gfp_t gfp)
 {
+	struct wq_group_name name = { .len = sizeof(group) };
 	struct wq *q = x->q;
 	struct wq_cs cs;
 	int ret;
 
+	if (q->grouped)
+		name.hash = wq_hash(&q->hash, &group, sizeof(group));
 	wq_lock(&cs, q);
-	ret = embedded_own(&cs, x, group, pre, gfp);
+	ret = embedded_own(&cs, x, name, &group, pre, gfp);
 	if (!ret) {
 		q->nr_embedded++;
 		if (!q->release)

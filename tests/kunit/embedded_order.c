@@ -52,6 +52,14 @@ static void objects_of(struct kunit *test, struct wq_params params, u64 a, u64 b
 		KUNIT_ASSERT_EQ(test, init_object(test, i, groups[i], GFP_KERNEL), 0);
 }
 
+static void add_each(struct kunit *test)
+{
+	int i;
+
+	for (i = 0; i < OBJECTS; i++)
+		KUNIT_EXPECT_EQ(test, wq_embedded_add(object(test, i)), 1);
+}
+
 static void exit_object(struct kunit *test, int i)
 {
 	struct order_fixture *fx = test->priv;
@@ -162,10 +170,7 @@ static void a_priority_needs_an_order_with_levels(struct kunit *test)
 static void groups_of_objects_take_turns(struct kunit *test)
 {
 	objects_of(test, groups, 1, 1, 2, U64_MAX);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(C), 1);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(D), 1);
+	add_each(test);
 	run_object(test, A);
 	run_object(test, C);
 	run_object(test, D);
@@ -192,10 +197,7 @@ static void the_whole_number_is_the_name_of_a_group(struct kunit *test)
 	objects_of(test, (struct wq_params){
 		.order = WQ_ORDER_DELIMITER, .order_arg = '/', .group_limit = 1,
 	}, 0x2f2f00000000002f, 0x2f2f2f000000002f, 0x2f2f00000000002f, 0x2f0000000000002f);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(A), 1);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(B), 1);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(C), 1);
-	KUNIT_EXPECT_EQ(test, wq_embedded_add(D), 1);
+	add_each(test);
 	get_object(test, A);
 	get_object(test, B);
 	get_object(test, D);

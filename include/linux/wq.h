@@ -569,8 +569,8 @@ int __must_check __wq_embedded_init_ordered(struct wq_embedded_ordered *x, struc
  *	its first entry
  *
  * In a queue of groups, the entry is in its group until the end of wq_embedded_exit(), or the
- * release of wq_embedded_exit_async().  The 8 bytes of the number, in the byte order of the machine,
- * are the name of the group.  A key is in it if its group has that name.
+ * release of wq_embedded_exit_async().  The 8 bytes of the number, in the byte order of the
+ * machine, are the name of the group.  A key is in it if its group has that name.
  *
  * The other functions take x->entry.  The entry must not be on the stack.
  *

@@ -888,12 +888,12 @@ static void see_to_overrun(struct net_ns *ns)
 	struct net_watch *w;
 	u32 i;
 
+	WRITE_ONCE(ns->overrun, false);
 	/*
-	 * The option lets the kernel report the next overrun.  If this store came after that
+	 * The option lets the kernel report the next overrun.  If the store came after that
 	 * report, it would erase it, and the kernel would make no further one.  Pairs with the
 	 * test_and_set_bit() of the kernel ahead of on_overrun().
 	 */
-	WRITE_ONCE(ns->overrun, false);
 	smp_mb();
 	set_option(ns->sock, NETLINK_NO_ENOBUFS, 1);
 	set_option(ns->sock, NETLINK_NO_ENOBUFS, 0);

@@ -38,7 +38,7 @@ static bool slot_before(const struct wq_heap_slot *a, const struct wq_heap_slot 
 	 * shift moves the sign of the 26-bit difference to the top.
 	 */
 	return a->due != b->due ? a->due < b->due :
-				  (s32)((a->entry->seq - b->entry->seq) << 6) < 0;
+				  (s32)((u32)(a->entry->seq - b->entry->seq) << 6) < 0;
 }
 
 static void heap_set(struct wq_heap *h, u32 i, const struct wq_heap_slot *s)

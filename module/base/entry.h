@@ -27,7 +27,7 @@
 #define ENTRY_DELAYED		BIT(3)	/* in the heap; combines with each of the above */
 #define ENTRY_RETAINED		BIT(4)	/* alone: needs no run, its failures are remembered */
 #define ENTRY_IDLE		BIT(5)	/* alone: in wq.idle, for the key's next add */
-#define ENTRY_PARKED		BIT(6)	/* alone: in wq.parked; with PROCESSING: after the run */
+#define ENTRY_PARKED		BIT(6)	/* alone: is parked; with PROCESSING: after the run */
 
 /* The bit fields of struct wq_entry are wide enough. */
 #define WQ_MAX_FAILURES	(BIT(19) - 1)	/* this many failures, or more */

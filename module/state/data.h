@@ -189,7 +189,7 @@ struct wq {
 	wait_queue_head_t wr_wait;	/* pollers of files that are open for writing */
 	wait_queue_head_t overdue;	/* waiters for fences, which @timer wakes */
 	bool freezable;			/* C: its threads freeze, see wq_params.freezable */
-	struct task_struct *thread;	/* L: drives delays and leases, see queue/thread.c */
+	struct task_struct *thread;	/* L: handles times, see queue/thread.c */
 	struct hrtimer timer;		/* of a process's queue, instead of the thread */
 	s64 fired;			/* L: when the timer expired last */
 	s64 retry;			/* L: its last wait for a call; 0: one has caught up */
@@ -222,7 +222,7 @@ struct wq {
 					/* initialized by wq_create() alone */
 };
 
-/* Keys handled in one critical section, which bounds its length. */
+/* Keys, times or groups in a batch.  A critical section handles a bounded number of batches. */
 #define WQ_BATCH	(IS_ENABLED(CONFIG_64BIT) ? 32 : 16)
 
 /*

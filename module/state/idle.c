@@ -3,7 +3,7 @@
  * Idle entries: former keys, kept for the next add of their key.
  *
  * Idle entries stay in the table for a while, so that the next add of their key neither allocates
- * nor changes the table.  They are former keys: only add, disable and restore find them, and they
+ * nor changes the table.  They are former keys: wq_lookup() and wq_walk() pass over them, and they
  * do not count as keys.  wq.idle has them in the order in which they became idle.  If it has as
  * many as it may have, most further entries are removed as soon as they are idle, and one in
  * WQ_IDLE_TURN replaces the first of the list.  So many keys that are added once cost little more

@@ -28,10 +28,10 @@ static inline void wq_free_recycled(struct wq_cs *cs)
 }
 
 /*
- * Free an entry that was in the table, or keep its memory for the next new keys, because the
- * allocator costs more than all else that a new key needs.  If enough entries
- * are kept, all of them are freed at once, because each chain of freed entries costs an RCU
- * callback.  The memory that is kept still counts in wq_mem.bytes.
+ * Free an entry, or keep its memory for the next new keys, because the allocator costs more than
+ * all else that a new key needs.  If enough entries are kept, all of them are freed at once,
+ * because each chain of freed entries costs an RCU callback.  The memory that is kept still counts
+ * in wq_mem.bytes.
  */
 static inline void wq_dispose(struct wq_cs *cs, struct wq_entry *e)
 {

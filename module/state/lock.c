@@ -2,14 +2,14 @@
 /*
  * The critical section of a queue: its lock, and what a hold of the lock leads to.
  *
- * wq.lock protects all of a queue.  Interrupts are off while it is held, so that an add works
- * from any context but NMI.  A struct wq_cs on the stack stands for one hold of the lock, and
- * wq_unlock() does all that follows from the changes: it wakes waiters, wakes the thread or sets
- * the timer, and frees entries.  A hold handles at most WQ_BATCH keys, and beside them at most
- * WQ_BATCH delays and leases that have ended.
+ * wq.lock protects the fields of a queue that state/data.h marks with L.  Interrupts are off while
+ * it is held, so that an add works from any context but NMI.  A struct wq_cs on the stack stands
+ * for one hold of the lock, and wq_unlock() does all that follows from the changes: it wakes
+ * waiters, wakes the thread or sets the timer, and frees entries.  A hold handles a bounded number
+ * of keys and times, in batches of WQ_BATCH.
  *
- * Wait queues: each kind of waiter has its own, so that no wake-up goes to a waiter that cannot use
- * it.
+ * Wait queues: each kind of waiter has its own, so that a wake-up for one kind does not reach
+ * another.
  *
  *	wq.getters	tasks that wait in a get or read, and idle workers of controllers with a
  *			pool, all exclusive
@@ -21,15 +21,18 @@
  * A file that is open for both waits in both, as a FIFO does.  epoll, poll and io_uring compare the
  * events of a wake-up with those that a poller waits for.  These wake-ups exist:
  *
- *	a key is available to gets	one of getters, one exclusive poller of rd_wait and all
- *					others there, EPOLLIN
+ *	keys become available to gets	as many of getters and of exclusive pollers of rd_wait,
+ *					and all others there, EPOLLIN
+ *	a file that was polled ends	as many of getters and of exclusive pollers of rd_wait as
+ *					keys are available, and all others there, EPOLLIN
  *	the key of a file's last read	all of rd_wait, EPOLLIN; see below
- *	gets are resumed		as many of getters as keys are available, all of rd_wait
- *	a token for a start comes	as many of getters as keys are available
- *	a group no longer waits		as many of getters as keys become available
- *	times have come			one of getters, one exclusive poller of rd_wait and all
+ *	gets are resumed		as many of getters as keys are available, and all of
+ *					rd_wait, EPOLLIN
+ *	an attribute of starts changes	all of rd_wait, EPOLLIN
+ *	times have come, by the timer	one of getters, one exclusive poller of rd_wait and all
  *					others there, and wq.overdue, until a call has caught up
  *	room for a key			all of wr_wait, EPOLLOUT
+ *	another user is charged		all of wr_wait, EPOLLOUT
  *	bytes of the user		all of wr_wait of queues that lack bytes, see base/quota.c
  *	shut down			all of getters, by wq_shut(), and all of wr_wait, EPOLLOUT,
  *					so that they see EPOLLERR
@@ -38,7 +41,8 @@
  *	a worker ends			as many of getters as keys are available, by wq_pass_on()
  *	a controller with a pool starts	as many of getters as keys are available, by wq_pass_on()
  *	a controller with threads stops	all of getters, by threads_join()
- *	no get can find a key any more	all of getters, rd_wait and wr_wait, EPOLLHUP
+ *	gets fail after a shut down	all of getters, rd_wait and wr_wait, EPOLLIN and EPOLLHUP,
+ *					see hup_level()
  *	deserted			all of getters, rd_wait and wr_wait, EPOLLPRI
  *	a run or a drain has ended	all of wq_fence.waiters, see base/wait_end.c
  *
@@ -61,15 +65,15 @@
  *
  * The key of a file's last read: the next read of the file ends the run of that key first.  If that
  * key is dirty, or a key is blocked, the end of the run can make a key available.  So poll of that
- * file reports EPOLLIN, and poll of other files does not.  A wake-up cannot be for one file, so it
- * is for all of rd_wait.  It is made only if a file that has a key of its last read was polled:
- * when its key becomes dirty, and when the first key of the queue becomes blocked.  While keys are
- * blocked, these files have EPOLLIN already.
+ * file can report EPOLLIN when poll of other files does not, see wq_poll_mask().  A wake-up cannot
+ * be for one file, so a change that makes poll of such a file report EPOLLIN wakes all of rd_wait,
+ * see WQ_WAKE_READERS.  If no such file was polled, wq.polled_reads is 0, and the hot paths leave
+ * this wake-up out.
  *
- * While gets are paused, keys that become ready wake nobody.  The resume wakes a getter for each
- * ready key, and all readers.  A waker looks at wq.paused after its hold of the lock.  If gets are
- * not paused, it wakes.  If they are paused, it does not: the resume comes later than the key, and
- * wakes for it.
+ * While gets are paused, keys that become ready wake nobody.  The resume wakes all readers, and a
+ * getter for each available key.  A waker looks at wq.paused after its hold of the lock.  If gets
+ * are not paused, it wakes.  If they are paused, it does not: the resume comes later than the key,
+ * and wakes for it.
  *
  * Drain: if no key is ready, a consumer that holds no key waits in get as long as others
  * hold keys, because these may be given back.  A consumer that holds keys must not wait,
@@ -279,7 +283,7 @@ void wq_wake(const struct wq_cs *cs)
 		q->release(q, w->released);
 }
 
-/* Times have come: wake those that wait, and handle the times then, see queue/thread.c. */
+/* Times have come: wake waiters, which handle the times, see queue/thread.c. */
 void wq_wake_for_times(struct wq *q)
 {
 	wake_up(&q->getters);
@@ -404,9 +408,8 @@ static void arm_start(struct wq_cs *cs)
 }
 
 /*
- * The part of wq_unlock() for a queue that is shut down, that lost its name, whose writers wait for
- * room, whose groups wait for a time, or whose starts are limited while somebody waits for a key.
- * Leaves the critical section.
+ * The part of wq_unlock() for a queue with wq.shut or a bit of wq.watched set.  Leaves the critical
+ * section.
  */
 void wq_unlock_special(struct wq_cs *cs)
 	__releases(&cs->q->lock)

@@ -20,7 +20,7 @@
 
 /**
  * struct wq_wakes - what a critical section wakes when it ends
- * @ready: entries that became ready: as many getters and exclusive readers
+ * @ready: entries that became available: as many getters and exclusive readers
  * @others: WQ_WAKE_*
  * @fences: fences that have ended, chained by next
  * @user: with WQ_WAKE_USER, a reference to it
@@ -43,8 +43,8 @@ struct wq_wakes {
  * @freed: removed entries, chained by next_freed, that wq_unlock() frees
  * @wakes: what wq_unlock() wakes
  *
- * On the stack, initialized by wq_lock().  In frequent verbs it is __uninitialized: a kernel that
- * zeroes the stack would do so by a string instruction.
+ * On the stack, initialized by the function that takes the lock.  In frequent verbs it is
+ * __uninitialized: a kernel that zeroes the stack would do so by a string instruction.
  */
 struct wq_cs {
 	struct wq *q;

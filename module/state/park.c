@@ -7,10 +7,10 @@
  * kick makes it wait for a run, or a cancel drops it.  The reason, for people, is an error and a
  * text.
  *
- * wq.parked has the parked entries in the order of their
- * parking.  A parked entry needs no memory that can fail: the error is in the place of the index
- * in the heap of delays, because a parked entry is not delayed.  The text is optional.  It
- * is allocated before the lock is taken, and if there is no memory, the key is parked without it.
+ * wq.parked has the parked keys in the order of their parking.  A parked entry needs no memory that
+ * can fail: the error is in the place of the index in the heap of delays, because a parked entry is
+ * not delayed.  The text is optional.  It is allocated before the lock is taken, and if there is no
+ * memory, the key is parked without it.
  *
  * At most a quarter of max_keys is parked, so that keys which always fail do not fill the queue.
  * If there are as many, the key that is parked longest is dropped.  An embedded entry takes no

@@ -10,11 +10,11 @@
  * While a group rests
  *
  *  - it is in the heap of its order, see order/groups.c, and its ready keys are blocked,
- *  - its keys that were given back are ahead of the others of the group, or of their level there,
- *    and not of all others, see wq_hold_back().  The one that was given back last is the first one,
- *  - it exists, also without keys.  So no more groups rest than max_keys and the queue's embedded
- *    entries together.  Their memory belongs to that of the queue, and so it is charged to the
- *    queue's user.
+ *  - its keys that were given back go to the front of the group, or of their level in it, and not
+ *    ahead of all keys, see wq_hold_back().  The key that was given back last is the first one,
+ *  - it exists, also without keys.  So no group begins to rest while as many rest as max_keys and
+ *    the queue's embedded entries together.  Their memory belongs to that of the queue, and so it
+ *    is charged to the queue's user.
  *
  * A rest ends by a call or in wq_handle_times(), which offers the group again and wakes a getter
  * for each key that this makes available, and nowhere else.  So no end of a rest is without its

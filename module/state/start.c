@@ -21,7 +21,7 @@
  *
  * The ceiling counts the keys that consumers hold, and no others.  So a key that was given back
  * leaves its place at once, and takes one again with its next run.  With a limit of groups, such a
- * key still counts against the limit of its group, see state/state.h.
+ * key counts against the limit of its group while it is in wq.requeued, see state/state.h.
  *
  * The rate counts starts: each get that hands a key out takes a token, also of a key that was given
  * back.  A get that can't copy its key to its caller returns the token.  The bucket is that of a
@@ -35,14 +35,15 @@
  *
  * Wake-ups, all at the end of a hold of the lock:
  *
- *  - A hold wakes no more getters than keys are available after it, see wq_unlock_special().
+ *  - With a ceiling or a start rate, a hold wakes no more getters than keys are available after it,
+ *    see limit_wakes().
  *  - The end of a run wakes a getter if a key was blocked and no longer is, see wq_release().
  *  - A change of the ceiling or of a rate wakes a getter for each key that it makes available.
  *  - If a hold leaves a key without a token, or a polled file with the key of its last read, and
  *    somebody waits for a key, times are handled when the next token comes, see arm_start() in
  *    state/lock.c: at wq.start_due, S64_MAX if at no time.  This wakes a getter for each token that
  *    has come, and its hold leads to the next time.  So nobody is woken before the time, the timer
- *    is set only while somebody waits, and a hold is as long with many keys as with one.
+ *    is set only while somebody waits, and the tokens of n keys are counted in O(log n) steps.
  *
  * The queue's lock protects all of it.
  */
@@ -217,8 +218,8 @@ void wq_uncount_start(struct wq *q, struct wq_entry *e)
 }
 
 /*
- * When the next token comes for which a key waits that has none: a key that is ready, or one that
- * the next read of a file makes ready, see wq_poll_mask().  S64_MAX: no key waits for a token.
+ * When the bucket gets the token that the first key lacks: a ready key, or a key that the next read
+ * of a file makes ready, see wq_poll_mask().  S64_MAX: at no time.
  */
 s64 wq_next_token(const struct wq *q, s64 now)
 {

@@ -32,8 +32,8 @@ u32 wq_hold_back(struct wq *q, s64 now);
 void wq_set_gate(struct wq *q);
 
 /*
- * The bound of the groups that rest, and that of the groups that are kept without entries.
- * Embedded entries do not count in max_keys.
+ * How many groups may rest, and how many others may be kept without entries.  Embedded entries do
+ * not count in max_keys.
  */
 static inline u32 wq_max_waiting(const struct wq *q)
 {

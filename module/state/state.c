@@ -450,7 +450,7 @@ void wq_unhold(struct wq_cs *cs, struct wq_entry *e)
 		wq_release(cs, e, true);
 }
 
-/* Take an entry away from its consumer and hand it out ahead of all others. */
+/* Take an entry away from its consumer.  It goes ahead of all keys, or ahead of its group. */
 void wq_requeue(struct wq_cs *cs, struct wq_entry *e)
 {
 	struct wq *q = cs->q;

@@ -12,7 +12,7 @@
  *  PROCESSING | DIRTY       in its consumer's list, and ready again after done
  *  RETAINED                 needs no run, but the limiter uses its failures
  *  IDLE                     idle, the queue does not know the key; in wq.idle
- *  PARKED                   given up, in wq.parked, see state/park.c
+ *  PARKED                   given up, in wq.parked or wq.parked_objects, see state/park.c
  *  PROCESSING | PARKED      in its consumer's list, and parked after done
  *
  * DELAYED combines with all of them but RETAINED, IDLE and PARKED: the entry is also in the heap,
@@ -24,18 +24,19 @@
  *                        |      done        |     v
  *                        +-------------- PROCESSING | DIRTY
  *                                           |     |
- *               DIRTY | REQUEUED <----------+-----+ the consumer died, the lease
- *                                                   expired, or a get failed
+ *               DIRTY | REQUEUED <----------+-----+ the consumer died, the lease expired
+ *                                                   or a get failed, see wq_requeue()
  *
  * Failures of a key are counted in its entry, until they are forgotten, the key is
  * canceled, or the entry becomes idle and the limiter does not use them.
  *
- * Blocked keys: a policy or a ceiling may limit what is handed out at a time, see state/start.c.  A
+ * Blocked keys: a policy, a ceiling or a rate may limit what is handed out, see state/start.c.  A
  * ready key that a get can't have because of that is blocked.  It counts as ready, but wakes
- * nobody.  A policy counts an entry from its pop until the run has ended or the key is canceled, so
- * a requeued entry still counts.  When an entry stops counting, see wq_release(), keys that were
- * blocked may be available, and wake getters and readers.  A read first ends the run of the file's
- * last key, so for that file poll reports blocked keys, too: the read may release them.
+ * nobody.  A policy counts an entry from its pop until the run has ended, or the key is canceled or
+ * goes back to its group.  So an entry in wq.requeued still counts.  When an entry stops counting,
+ * see wq_release(), keys that were blocked may be available, and wake getters and readers.  A read
+ * first ends the run of the file's last key, so poll of that file also reports blocked keys that
+ * the end of a run can release.
  *
  * Times: a queue with a name records when a key became dirty and when it was got.  A
  * requeued key keeps the time at which it became dirty, so its age is the time for which it
@@ -184,7 +185,7 @@ static inline void wq_void_marks(struct wq_cs *cs, const struct wq_entry *e)
 		wq_counters_move(cs->q->map, e->hash);
 }
 
-/* Remove @c from wq.running before its oldest run changes, and insert it after that. */
+/* Call wq_running_del() before the oldest run of @c changes, and wq_running_add() after that. */
 static inline void wq_running_del(struct wq *q, struct wq_consumer *c)
 {
 	if (q->timed && c->nr_held)

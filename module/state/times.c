@@ -119,9 +119,9 @@ static int coalesce_with_retry(struct wq_cs *cs, struct wq_entry *e, const struc
  * The run of an entry has failed, and its retry is delayed.  The adds that came during the run are
  * for the retry, too.
  *
- * An add without the lock may just have found the entry dirty.  The retry sees what its caller
- * stored: the add has read the entry's word from before the store here, and so from before the
- * store of the retry's get, and both have their full barrier, see wq_try_coalesce().
+ * An add without the lock may just have found the entry dirty.  The retry sees what the caller of
+ * that add stored: the add has read a word that is older than the store here, and so older than the
+ * store of the retry's get.  The add and that get have the full barriers of wq_try_coalesce().
  *
  * The queue has no map, so no mark of these adds is left that a cancel of the delay would have to
  * make invalid.
@@ -338,8 +338,7 @@ void wq_catch_up_entry(struct wq_cs *cs, struct wq_entry *e)
 }
 
 /*
- * If a token has come for which a key waits, wake a getter, and one for each that came after it.
- * Returns when to do it again.
+ * Wake a getter for each token that has come and that a key lacked.  Returns when to do it again.
  */
 static s64 handle_start(struct wq_cs *cs)
 {
@@ -403,8 +402,8 @@ bool wq_catch_up(struct wq_cs *cs)
 
 /*
  * Handle times that have come, WQ_MAX_CATCH_UP at most, in a queue without a thread, for a process
- * that looks at keys.  Returns whether more have come: they are handled by gets and by the next
- * calls, so that a call does not work for long for others.
+ * that looks at keys.  Returns whether more have come: most callers leave these to gets and to the
+ * next calls, so that a call does not work for long for others.
  */
 bool wq_catch_up_some(struct wq *q)
 {

@@ -44,7 +44,7 @@ static __always_inline bool __wq_catch_up(struct wq_cs *cs)
 	return !wq_handle_times(cs);
 }
 
-/* Times that a call handles which looks at keys.  Those beyond are left to later calls. */
+/* The most times that wq_catch_up_some() handles.  Most callers leave more to later calls. */
 #define WQ_MAX_CATCH_UP	2048
 
 bool wq_catch_up_some(struct wq *q);

@@ -17,21 +17,21 @@
  * new group has the new limit.  Before the first limit, nothing counts the entries that are handed
  * out.  So the first change counts them, by a walk over the entries, before the groups change.
  *
- * A group can rest until a time, see state/rest.c.  A group whose time is to come is in the heap
- * wq_group_times.waiting, and not in the ring.  So it costs the gets nothing either.  The times
- * cost nothing in a queue without them, because it has other functions then, see wq_groups_ops().
+ * A group can rest until a time, see state/rest.c.  A group that rests is in the heap
+ * wq_group_times.waiting, and not in the ring.  So it costs the gets nothing either.  As long as no
+ * group can wait, an order without levels has functions that know no times, see wq_groups_ops().
  *
  * A queue can have a rate of starts for each group.  Each group has a token bucket then, see struct
- * wq_tokens, from which each hand-out takes a token.  A group is in the ring as long as it has a
- * token, and offers as many entries as it has tokens.  It is in the heap until its next token comes
- * if it has more ready entries than that, and a group without entries until its bucket is full:
- * such a group is kept, so that new entries of it do not find a full bucket.  If a group rests, it
+ * wq_tokens, from which each hand-out takes a token.  A group offers as many entries as it has
+ * tokens.  If these are too few, see find_wait(), the group is in the heap until the next token
+ * comes.  A group without entries can be kept in the heap until its bucket is full, see
+ * wq_max_waiting(), so that new entries of it do not find a full bucket.  If a group rests, it
  * waits for the end of that first.  So
  *
  *	wq_group.waits	in the ring		in the heap until
- *	0		if it has entries	-
+ *	0		if it offers an entry	-
  *	RESTS		no			the rest ends
- *	LACKS_TOKEN	if it has a token	the next token comes
+ *	LACKS_TOKEN	if it offers an entry	the next token comes
  *	KEPT		no			the bucket is full
  *
  * and wq_groups_settle() makes this true after each change of a group, its bucket or the time.  If
@@ -65,9 +65,10 @@
  * @full: when the group's bucket of starts is full, see struct wq_tokens
  * @ready: the group's ready entries, by link, in the order in which they became ready, or by level
  * @nr_ready: number of entries in @ready
- * @places: how many more entries can be handed out; below 0: more are than the limit is now
+ * @places: how many more entries can be handed out; below 0: the limit was lowered, and more are
+ *	handed out
  * @refs: entries that are in the group, in any state
- * @tokens: while it waits: how many of its entries can start before that time
+ * @tokens: while it waits: how many of its entries can start before the time that it waits for
  * @waits: why it is in the heap of times; 0: it is not
  * @of_new_rate: the rate that @full belongs to, see wq_groups.new_rate
  * @limit: which one of wq_groups.limits is its own
@@ -389,8 +390,8 @@ static void groups_release(void *order, struct wq_entry *e)
 }
 
 /*
- * Times.  These functions of the order change a group as if it did not wait for a time, between
- * times_begin() and times_end().
+ * Times.  Between times_begin() and times_end() the functions above can change a group as if it did
+ * not wait for a time.
  */
 
 /* How many ready entries a group offers. */
@@ -717,7 +718,7 @@ err_free:
 	return NULL;
 }
 
-/* Free a group that has no entries and waits for no time. */
+/* Free a group that has no entries and waits for no time, at once: all look-ups hold the lock. */
 static void group_put(struct wq_groups *gs, struct wq_group *g)
 {
 	struct wq_mem *m = gs->table.vec.mem;
@@ -774,7 +775,8 @@ int wq_groups_enter(struct wq_groups *gs, struct wq_entry *e, struct wq_group_na
 }
 
 /*
- * Groups wait for a time.  After each of these functions the caller switches to wq_groups_ops().
+ * Groups wait for a time.  After a change of a rest or of the rate the caller calls wq_set_gate(),
+ * which switches to wq_groups_ops().
  */
 
 /* An entry's group. */
@@ -947,9 +949,9 @@ void wq_groups_end_waits(struct wq_groups *gs, unsigned int n)
 }
 
 /*
- * An entry of wq.requeued, which is in no list, becomes the first of its group, or of its level
- * there.  It counts as the oldest ready entry, as the first entry of wq.requeued does.  If the
- * group offers it, the group has the next turn.
+ * An entry that was given back, and that is in no list, becomes the first of its group, or of its
+ * level there.  It counts as the oldest ready entry, as the first entry of wq.requeued does.  If
+ * the group offers it, the group has the next turn.
  */
 void wq_groups_hold_back(struct wq_groups *gs, struct wq_entry *e, const struct wq_groups_look *l)
 {

@@ -53,7 +53,7 @@ static __always_inline void wq_turns_popped(struct wq_turns *t, u32 ageing, unsi
 }
 
 /**
- * struct wq_levels - the levels of a list of entries, by link, which is by level
+ * struct wq_levels - the levels of a list of entries, which is in the order of their levels
  * @first: the first entry of each level, by wq_lease.link, from the highest level on
  * @turns: whose turn it is
  */

@@ -40,9 +40,9 @@ void wq_prefetch_keys(struct wq *q, const struct wq_op *ops, unsigned int n)
 #define WQ_GFP_REFUSE	(__GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /*
- * Allocate what the op may need.  Fails if there is no memory for a key or a bucket,
- * because then the second attempt would fail too.  A lack of segments for the heap is no
- * error: mostly one of the three is enough.
+ * Allocate what the op may need.  Fails if there is no memory for a key, a bucket or a group,
+ * because then the second attempt would fail too.  A lack of segments for the heap is no error:
+ * mostly one of the three is enough.
  */
 static int prealloc_op(const struct wq *q, const struct wq_op *op, bool new_key,
 		       struct wq_prealloc *pre, gfp_t gfp)

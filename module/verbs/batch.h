@@ -32,8 +32,7 @@ struct wq_batch {
 
 /**
  * struct wq_batch_step - a verb on the next key of a batch
- * @apply: applies the verb to one key, and returns its result.  In the first attempt @pre is NULL,
- *	and all memory is from the allocator
+ * @apply: applies the verb to one key, and returns its result.  In the first attempt @pre is NULL
  * @frequent: if not NULL: applies the verb to ops of the most frequent kind, up to the first op of
  *	another kind, and does once what they have in common.  Returns the number of these ops
  * @inserts: the verb may insert keys.  Its ops have no tokens, and are prefetched already

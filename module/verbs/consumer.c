@@ -65,9 +65,9 @@ void wq_consumer_put(struct wq_consumer *c)
 }
 
 /*
- * End a consumer, and give back its keys.  Keys whose run before was lost too come first, by
- * the rules of wq_lose_run().  The others go ahead of all keys, the last one first, so that they
- * are handed out in the order of their gets.
+ * End a consumer, and give back its keys.  Keys whose run before was lost too come first, by the
+ * rules of wq_lose_run().  The others go ahead of all keys or, see wq_requeue(), of their groups,
+ * the last one first, so that they are handed out in the order of their gets.
  */
 void wq_consumer_end(struct wq_consumer *c)
 {

@@ -41,10 +41,10 @@ static int rest_one(struct wq_cs *cs, struct wq_batch *b, struct wq_op *op,
  * @q: the queue
  * @op: the key, which the queue need not know
  * @delay: for how long, ns; 0 or less: a rest ends
- * @make: whether the group can be one without keys
+ * @make: make the group if it does not exist
  * @gfp: how to allocate memory
  *
- * Return: 0; -ENOENT: it is one; or an error of wq_rest_group().
+ * Return: 0; -ENOENT: the group does not exist, and @make is false; or an error of wq_rest_group().
  */
 int wq_rest_key(struct wq *q, const struct wq_op *op, s64 delay, bool make, gfp_t gfp)
 {

@@ -16,8 +16,8 @@
  * @run: wait for the run in progress alone
  * @add: add the key first
  * @state: receives the key's WQ_KEY_* from before
- * @fence: in: a new fence; NULL: do not wait.  Out: the fence of the run to wait for, if that
- *	run has not ended
+ * @fence: in: a new fence; NULL: do not wait.  Out: the fence of the run to wait for, or the new
+ *	fence with the result WQ_END_NO_RUN
  */
 struct wq_key_wait {
 	struct wq_op op;

@@ -11,16 +11,16 @@
  * the generation changes, and no mark from before is valid any more.  A generation that would wrap
  * is 0 from then on, and 0 answers no add.  So a mark that is out of date never becomes valid.
  *
- * The counter of a key is chosen by the key's hash and a secret of the map.  So a process that
- * knows the counters of some keys learns nothing about the buckets of the table.  Keys with equal
- * hashes share a counter.  Two other keys share one with a probability of 1 in WQ_MAP_COUNTERS.
+ * The counter of a key is chosen by the key's hash and a secret of the map.  So the counters of
+ * keys do not reveal their hashes.  Keys with equal hashes share a counter.  Two other keys share
+ * one with a probability of 1 in WQ_MAP_COUNTERS.
  *
  * A file of its own makes the page available to mmap().  The consumer's file does not, for two
  * reasons: mmap() requires read access to a file, which a producer may not have, and a
  * mapping keeps its file open, so that keys would not be given back at the last close.
  *
- * The caller holds the queue's lock, unless a comment states something else.  The page lives as
- * long as the queue, a file of the map or a mapping.
+ * The caller holds the queue's lock, unless a comment states something else.  The operations of the
+ * file need no lock.  The page lives as long as the queue, a file of the map or a mapping.
  */
 #include <linux/anon_inodes.h>
 #include <linux/err.h>
@@ -35,7 +35,7 @@
 #include "base/map.h"
 
 static_assert(sizeof(struct wq_map_page) <= PAGE_SIZE);
-/* The generation and the counters do not share a cache line. */
+/* The generation and the counters share no cache line of up to 64 bytes. */
 static_assert(offsetof(struct wq_map_page, counters) >= L1_CACHE_BYTES || L1_CACHE_BYTES > 64);
 
 /* Needs no lock. */

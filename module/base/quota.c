@@ -2,13 +2,13 @@
 /*
  * Quotas of a user: queues, waits, sources, keys that the queues may hold, and bytes.
  *
- * As for POSIX message queues, a user is charged when a queue is created, with all keys
- * that the queue may ever hold.  So an add checks the queue's own bound alone.  Bytes are charged
- * as they are used, because keys have different lengths.  A queue charges WQ_SHARE bytes at a time,
- * so that most adds compare two numbers of the queue.  All bytes count: entries, tables, heap,
- * groups and reasons, and what the queue itself takes.  If a key that the queue has already needs
- * more memory, for a delay or a reason, this is charged even beyond the limit, because such a call
- * must not fail.  The next new key then fails.
+ * As for POSIX message queues, a user is charged in advance for all keys that a queue may hold:
+ * when it is created, and when its max_keys changes.  So an add checks the queue's own bound alone.
+ * Bytes are charged as they are used, because keys have different lengths.  A queue charges
+ * WQ_SHARE bytes at a time, so that most adds compare two numbers of the queue.  All bytes count:
+ * entries, tables, heap, groups and reasons, and what the queue itself takes.  If a key that the
+ * queue has already needs more memory, for a delay or a reason, this is charged even beyond the
+ * limit, because such a call must not fail.  The next new key then fails.
  *
  * When a queue ends, it no longer counts, and its keys and their bytes are uncharged.  The bytes of
  * the queue itself are charged until its memory is freed: a wait's file can pin it.

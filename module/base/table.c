@@ -54,10 +54,11 @@
  *    odd.
  *  - Before the look-up follows a pointer, it checks that wq_table.seq has not changed.  So the
  *    pointer was read from the table, and is not part of memory that was freed or used again.
- *  - The look-up is an RCU read section, and memory of the table is freed after a grace period.
- *    So what the pointer leads to is still memory of that kind: segments and buckets are freed by
- *    kfree_rcu(), entries by wq_entries_free_rcu().  An entry may be used again for another key
- *    at once.  The look-up then compares bytes that change.
+ *  - The look-up is an RCU read section, and memory of the table is freed after a grace period.  So
+ *    what the pointer leads to is still memory of that kind: segments and buckets are freed by
+ *    kfree_rcu(), entries by wq_entries_free_rcu().  Only groups are freed at once: no look-up
+ *    without the lock reads their table.  An entry may be used again for another key at once.  The
+ *    look-up then compares bytes that change.
  *  - At the end it checks again.  If wq_table.seq is the same, the entry was in the table all the
  *    time and its key did not change.
  *
@@ -661,8 +662,9 @@ static noinline struct wq_peek chain_peek(struct wq_table *t, const struct wq_bu
  * @key: the key
  * @len: its length in bytes
  *
- * Sees nothing if the table changes meanwhile, and if the answer depends on spilled entries or
- * on an entry with an equal hash: the look-up under the lock also prepares an insertion then.
+ * Sees nothing if the table changes meanwhile, or if the answer depends on spilled entries or on
+ * another entry with an equal hash: a look-up under the lock finds the former, and sets
+ * wq_table.twin for the latter.
  *
  * Context: any, also NMI; in an RCU read section.
  *

@@ -9,19 +9,20 @@
  *  - the field in struct wq, the value of a new queue, its change and its report,
  *  - the file attributes in debugfs.
  *
- * Permissions, the limiter and the quota of keys have code of their own.  The owner and the mode of
- * a queue with a name are those of its file, see wqueue/mount.c: chmod(2) and chown(2) change them.
+ * Permissions, the limiter, the quota of keys, and the effects of ageing, limits and rates have
+ * code of their own.  The owner and the mode of a queue with a name are those of its file, see
+ * wqueue/mount.c: chmod(2) and chown(2) change them.
  *
- * A change is one critical section of wq.lock.  It checks all that can fail and then changes
- * all attributes, so another call sees all of the change or nothing of it.  The quota is
- * charged in that critical section, so of two changes the second starts from what the first
- * has charged.
+ * All attributes change in one critical section of wq.lock.  It first checks all that can fail, so
+ * another call sees all of the change or nothing of it.  The quota is charged in that critical
+ * section, so of two changes the second starts from what the first has charged.
  *
  * The limit of groups and their rate are reported from then on, and reach the groups after that
- * critical section, WQ_BATCH of them in a hold, see order/groups.c.  Gets take keys of all groups
- * meanwhile.  Each hold wakes a getter for each key that it makes available, so no wake-up is lost.
- * A call that is killed goes on until all groups are changed, and a second such change waits for
- * that.
+ * critical section, WQ_BATCH of them in a hold, see order/groups.c.  Before the first limit,
+ * further holds count the entries that are handed out, see count_entries().  Gets take keys of all
+ * groups meanwhile.  Each hold wakes a getter for each key that it makes available, so no wake-up
+ * is lost.  A call that is killed goes on until all groups are changed, and a second such change
+ * waits for that.
  *
  * The critical section must not ask a security module for a capability.  If the quota does not
  * permit the change, it ends without a change, and is repeated if the caller is exempt.
@@ -214,7 +215,10 @@ int wq_attr_check_change(const struct wq *q, const struct wq_attrs *attrs)
 	}
 	if (!q->of_process)
 		return -EPERM;
-	/* But for the order and its argument, 0 is the value of a queue that can have no other. */
+	/*
+	 * An attribute that the queue can't have is 0, so 0 changes nothing.  The order and its
+	 * argument are exceptions.
+	 */
 	for_each_value(r)
 		if (r->change != NEVER && r->change != AGEING &&
 		    !load(attrs, r->field, r->size))

@@ -54,8 +54,9 @@ static DEFINE_RAW_SPINLOCK(wq_queues_lock);
 static struct workqueue_struct *wq_ends;
 
 /*
- * The queue is complete, and the shrinker may pin it.  That of a kernel module is added after all
- * that can fail: a pin could keep a limiter whose module is unloaded after the failure.
+ * The queue is complete, and the shrinker may pin it.  The queue of a kernel module is added when
+ * nothing can fail any more: after a failure, a pin would keep its limiter, whose module could be
+ * unloaded.
  */
 void wq_queues_add(struct wq *q)
 {
@@ -609,7 +610,7 @@ EXPORT_SYMBOL_IF_KUNIT(wq_map_of);
  * Keys that are delayed become ready when they are due, a done with an outcome adds its key,
  * and keys that are given back are ready again.
  *
- * A resume of gets wakes as many getters as keys are ready.  A shut down or drain ends both
+ * A resume of gets wakes as many getters as keys are available.  A shut down or drain ends both
  * pauses: consumers are to process what is left, and a drain would never end otherwise.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a

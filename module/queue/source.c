@@ -17,9 +17,9 @@
  *    of wq.wr_wait before that.  If room arises, the wake-up of the writers lets the item run,
  *    but not before wq_source.turn.  WQ_WATCH_ROOM causes that wake-up.  It is set in the hold of
  *    the queue's lock that takes the last room or finds no bytes left, so before the room arises.
- *  - Workers of the kernel run the item, outside of the user's cgroup.  A get can wake the items of
- *    64 sources, and one source takes the room.  So WQ_SOURCE_MIN_WAIT passes after an attempt that
- *    fails, however often the user makes room and takes it again.
+ *  - Workers of the kernel run the item, outside of the user's cgroup.  A done can wake the items
+ *    of 64 sources, and one source takes the room.  So WQ_SOURCE_MIN_WAIT passes after an attempt
+ *    that fails, however often the user makes room and takes it again.
  *  - The attempt adds a copy of the mark without wq_source.lock.  If the mark has changed meanwhile
  *    (wq_source.seq), it is kept, and the item runs again.
  *
@@ -38,10 +38,10 @@
  *
  * So neither the caller of a detach or close(2), nor the end of a queue, of a file system or of a
  * network namespace waits for a grace period.  The rwlock wq_source.adds makes that possible: a
- * call of the kind holds it for reading, and source_close() for writing.  With a grace period for
- * each source in its place, a process with 512 sources took 21 s to exit.  The lock is taken with
- * interrupts disabled: otherwise a BPF program that traces the holder would call, too, and wait
- * behind a writer that waits for the holder.
+ * call of the kind holds it for reading, and source_close() and wq_source_end() hold it for
+ * writing.  With a grace period for each source in its place, a process with 512 sources took 21 s
+ * to exit.  The lock is taken with interrupts disabled: otherwise a BPF program that traces the
+ * holder would call, too, and wait behind a writer that waits for the holder.
  *
  * Locks: wq_source.lock and the locks of the queue are taken with wq_source.adds held, and not one
  * with the other.  wq_sources_lock protects the lists of attached and of closed sources.  It is a
@@ -55,8 +55,8 @@
  *
  * A source holds the module of its kind until it is closed.  Then wq_source_unregister() waits for
  * the work item, so the kind's code stays until all of its sources are freed.  A removal of the
- * module that follows a detach would fail otherwise.  wq_kinds_lock is a mutex, because the kinds
- * change only when modules come and go, and nothing else happens under it.
+ * module that follows a detach would fail otherwise.  wq_kinds_lock is a mutex, because only
+ * attaches and modules that come and go take it.
  */
 #include <linux/cred.h>
 #include <linux/ctype.h>
@@ -97,8 +97,8 @@
  * @flags: WQ_SOURCE_WITH_FILE, WQ_SOURCE_SCAN
  * @uid: the user that attached it
  * @user: the user that is charged for it
- * @c: the consumer whose end is that of the source, and whose gets report the end of the source,
- *	or NULL; a reference
+ * @c: with WQ_SOURCE_WITH_FILE: a reference to the consumer of the file, whose end closes the
+ *	source, and whose gets report the end of the source; else NULL
  * @delay: ns, of each add
  * @prefix: what each key begins with
  * @prefix_len: its length
@@ -366,8 +366,9 @@ static noinline_for_stack void source_add_batch(struct wq_source *s,
  * @n: number of keys
  *
  * As wq_source_add() of each key.  But the memory of up to 16 keys is fetched at once, and the
- * queue's lock is taken at most once for them.  If the queue has 100,000 keys or more, a key takes
- * half of the time or less.  Interrupts are off while 16 keys are added.
+ * queue's lock is taken at most once for them, and again for each disabled key.  If the queue has
+ * 100,000 keys or more, a key takes half of the time or less.  Interrupts are off while 16 keys are
+ * added.
  *
  * Context: as for wq_source_add().
  */

@@ -11,7 +11,7 @@
  *  - the tests that compare all statistics.
  *
  * The metrics that client-go has, too, have its names and meaning.  All values but coalesced are
- * from one critical section, which is O(1) in the number of keys.
+ * from one critical section, which takes O(log n) steps for n keys.
  */
 #include <linux/export.h>
 #include <linux/string.h>
@@ -131,7 +131,7 @@ static u32 stat_resting_groups(const struct wq *q)
 	return q->grouped ? wq_groups_times(q->policy_data)->nr_resting : 0;
 }
 
-/* The time until the first group that waits for a time is offered; -1: none will be. */
+/* The time until the first group has what it waits for; -1: none waits, or that never comes. */
 static s64 stat_next_group(struct wq_cs *cs)
 {
 	s64 due = wq_groups_due(cs->q);

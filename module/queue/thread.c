@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Times: delays, leases and pauses end when their time has come.
+ * Times: delays, leases and pauses end, groups no longer wait, and tokens for starts come.
  *
- * The queue of a kernel module has a thread for that.  The thread sleeps until the first
- * due time or lease end, by an absolute hrtimer without slack.  Then it handles up to
- * WQ_BATCH entries in each critical section.  wq.armed is when it will look again: only
- * an earlier time wakes it.  It sets its state to sleep before it looks, so a wake-up
- * between its look and its sleep is not lost.
+ * The queue of a kernel module has a thread for that.  The thread sleeps until the first of these
+ * times, by an absolute hrtimer without slack.  Then it handles up to WQ_BATCH of them in each
+ * critical section.  wq.armed is when it will look again: only an earlier time wakes it.  It sets
+ * its state to sleep before it looks, so a wake-up between its look and its sleep is not lost.
  *
  * By default the thread does not freeze when the machine is suspended, as a workqueue without
  * WQ_FREEZABLE.  So keys can become ready while other tasks are frozen.
@@ -19,7 +18,7 @@
  * have come, by wq_catch_up().  So the caller's cgroup pays for that.  A timer wakes processes
  * that wait for a key, and they handle the times.
  *
- *  - wq.armed is a time at or before the next due time, lease end or end of a pause.
+ *  - wq.armed is a time at or before the first time that has to be handled.
  *  - A call that lowers wq.armed, or that has caught up, sets the timer to it.
  *  - So if wq.armed is in the future, the timer is set to it.  If wq.armed is in the past,
  *    the next call catches up and sets the timer again.
@@ -159,8 +158,8 @@ void wq_thread_init(struct wq *q)
 
 /*
  * Stop the thread of a queue that is shut down or has no user left, so that no delayed add follows.
- * A process may still get a key with a lease, but the queue is about to be purged.  A timer only
- * wakes others: wq_unpin() ends it.
+ * A process may still get a key with a lease, but the queue is about to be purged.  A timer handles
+ * neither delays nor leases: wq_unpin() ends it.
  */
 void wq_thread_stop(struct wq *q)
 {

@@ -596,9 +596,9 @@ u64 *wq_controller_run_of(const struct wq_embedded *x)
  * ended its run by wq_embedded_exit(), and for another queue than that of the run, the call does
  * nothing.
  *
- * Context: any but NMI, a limiter and an ordering policy; never sleeps.  Not with a lock held that
- * a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with
- * preemption or interrupts off.
+ * Context: any but NMI; never sleeps.  Not in a limiter or an ordering policy.  Not with a lock
+ * held that a wake-up takes, such as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor
+ * with preemption or interrupts off.
  */
 void wq_set_reason(struct wq *q, const char *fmt, ...)
 {
@@ -631,11 +631,11 @@ int wq_controller_begin_wait(struct wq *q)
  * wq_drain() - shut down, and wait until no key is ready or processing
  * @q: the queue
  *
- * If a key was added during its run before the shut down, the drain also waits for its
- * next run, unless that add has joined a retry, see wq_params.join_retry.  With a start rate it
- * waits for the tokens of all ready keys.  The caller must hold none of the queue's keys.  If
- * lockdep is on, it reports a drain with a lock held that a controller's function takes.  After
- * 30 s the drain logs which keys it waits for.
+ * If a key was added during its run before the shut down, the drain also waits for its next run,
+ * unless that add has joined a retry, see wq_params.join_retry.  It waits for the tokens that ready
+ * keys need, and for the ends of rests that block them.  The caller must hold none of the queue's
+ * keys.  If lockdep is on, it reports a drain with a lock held that a controller's function takes.
+ * After 30 s the drain logs which keys it waits for.
  *
  * When it returns, a consumer may still be about to return from wq_done(), so end the
  * consumers before wq_destroy().

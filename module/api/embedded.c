@@ -33,8 +33,8 @@
  * marks the entry as one that a task waits for.  So the end of the run looks at it in the hold of
  * done, beside the fences, and the function is called after that hold.  A run that is taken away,
  * by wq_destroy(), ends like that, too.  From the call on, the entry refuses adds, so no other run
- * begins.  So when the run has ended, nothing but the release uses the entry, and next_released,
- * which takes the place of q, needs no lock.
+ * begins.  So when the run has ended, only the release uses the entry, and a wq_flush() passes over
+ * it.  next_released takes the place of q, and is written with the lock held.
  *
  * wq.lock protects all fields but q, next_released and map.
  */
@@ -57,9 +57,9 @@
 #include "verbs/wait.h"
 
 /*
- * CONFIG_DEBUG_OBJECTS: an entry is active from its initialization to wq_embedded_exit().  So
- * the kernel reports an object that is freed or initialized again before that, and the use of an
- * entry that was not initialized.
+ * CONFIG_DEBUG_OBJECTS: an entry is active from its initialization until the queue no longer uses
+ * it, see wq_embedded_exit() and wq_embedded_exit_async().  So the kernel reports an object that is
+ * freed or initialized again before that, and the use of an entry that was not initialized.
  */
 
 #ifdef CONFIG_DEBUG_OBJECTS
@@ -382,8 +382,8 @@ static int embedded_disable_sync(struct wq_embedded *x, bool enable)
 }
 
 /*
- * End the run that the caller is, whose token is *@run.  Adds are refused from before that on, so
- * no other run begins.
+ * The caller is the run with the token *@run: end it.  Adds are refused first, so no other run
+ * begins.
  */
 static void embedded_end_own(struct wq_embedded *x, u64 *run)
 {
@@ -401,8 +401,8 @@ static void embedded_end_own(struct wq_embedded *x, u64 *run)
  *
  * Drops the run that the entry waits for, refuses adds, and waits until the run in progress has
  * ended.  That ends all waits for the entry.  Tasks that wait may return later than this call, but
- * do not use the entry any more.  So after it the object may be freed, and the entry may be
- * initialized again.  Otherwise the entry must not be used.  The queue may have been destroyed
+ * do not use the entry any more.  After this call the object may be freed, or the entry be
+ * initialized again.  Any other use of the entry is a bug.  The queue may have been destroyed
  * before.
  *
  * A function of a controller may call this for the entry that it was called for, and then free the
@@ -426,8 +426,9 @@ void wq_embedded_exit(struct wq_embedded *x)
 EXPORT_SYMBOL_GPL(wq_embedded_exit);
 
 /*
- * Call the release functions of entries, chained by next_released.  Nothing else uses the entries
- * any more.  The context is that of the call that has ended the run, which may be atomic.
+ * Call the release functions of entries, chained by next_released.  Nothing else uses the entries,
+ * but a wq_flush() passes over them until embedded_disown().  The context is that of the call that
+ * has ended the run, which may be atomic.
  */
 static void embedded_release(struct wq *q, struct wq_embedded *x)
 {

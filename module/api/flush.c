@@ -337,10 +337,11 @@ static int flush_look_at_queue(struct wq *q)
  * for parked keys either.  A run that is given back is not over.
  *
  * The queue goes on.  Adds during the call are accepted, and the call waits for some of them, but
- * for no key or entry more than once, and for 16 to 128 at a time.  So with n keys that are always
- * ready it can take n / 16 + 1 times as long as a key waits in the queue.  While gets are paused no
- * run begins, so the call waits for the resume.  If a process holds a key, the call waits for that
- * run.  After a shut down it waits until the keys that are left have had their runs.
+ * for no key or entry more than once, and for m at a time: 16 to 128, or 1 if there is no memory.
+ * So with n keys that are always ready it can take n / m + 1 times as long as a key waits in the
+ * queue.  While gets are paused no run begins, so the call waits for the resume.  If a process
+ * holds a key, the call waits for that run.  After a shut down it waits until the keys that are
+ * left have had their runs.
  *
  * The call needs no memory to succeed.
  *

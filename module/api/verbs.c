@@ -134,9 +134,10 @@ EXPORT_SYMBOL_GPL(wq_destroy);
  * @reqs: the keys, added in this order
  * @n: number of keys
  *
- * As wq_add() of each key, but the queue's lock is taken at most once for 16 keys, and their
- * memory is fetched at once.  If all of these 16 keys are dirty already, the lock is not taken.  A
- * key that fails does not keep the others from being added.
+ * As wq_add() of each key, but the queue's lock is taken at most once for 16 keys, and their memory
+ * is fetched at once.  If all of these 16 keys are dirty already, the lock is not taken, unless the
+ * queue has priorities or a policy with a touch operation.  A key that fails does not keep the
+ * others from being added.
  *
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
@@ -411,9 +412,9 @@ EXPORT_SYMBOL_GPL(wq_touch);
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: as for wq_done(), but -ENOENT: the key is not being processed; -EPERM: a
- * process holds it; -EINVAL: the queue was created with a lease, where only wq_done() ends
- * a run; -EINVAL or -E2BIG for @len.
+ * Return: as for wq_done(), but -ENOENT: the key is not being processed; -EPERM: a process holds
+ * it; -EINVAL: the queue was created with a lease, so a done needs the run's token, see wq_done();
+ * -EINVAL or -E2BIG for @len.
  */
 int wq_done_key(struct wq *q, const void *key, size_t len)
 {
@@ -503,9 +504,9 @@ EXPORT_SYMBOL_GPL(wq_kick);
  * Context: any but NMI; never sleeps.  Not with a lock held that a wake-up takes, such as a
  * runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: 0; -EOPNOTSUPP: the queue has no groups.  wq_pause() stops all of its gets; -ENOSPC:
- * as many groups rest as max_keys and the embedded entries together; -ENOMEM: for a group
- * without keys; -EINVAL or -E2BIG for @len.  On error nothing has changed.
+ * Return: 0; -EOPNOTSUPP: the queue has no groups (wq_pause() stops all of its gets); -ENOSPC: as
+ * many groups rest as max_keys and the embedded entries together; -ENOMEM: for a group without
+ * keys; -EINVAL or -E2BIG for @len.  On error nothing has changed.
  */
 int wq_rest_group(struct wq *q, const void *key, size_t len, s64 delay)
 {

@@ -3,8 +3,9 @@
  * The verbs of /dev/wq on arrays of keys: add, get, done and touch.
  *
  * An array of keys is copied in whole and then checked.  Its keys are handled in batches of
- * WQ_BATCH.  If a key's hash is needed, it is computed before the lock is taken.  Results are
- * written after each batch, to memory that was probed for writing before the batch.
+ * WQ_BATCH, or one by one if a done has reasons.  If a key's hash is needed, it is computed before
+ * the lock is taken.  Results are written after each batch, to memory that was probed for writing
+ * before the batch.
  *
  * An array that is optional is left out if its number in the caller's struct is 0.  No pointer made
  * of it is compared with NULL: on a 32-bit kernel other numbers become NULL, too, and have to fail.

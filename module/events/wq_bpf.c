@@ -16,7 +16,7 @@
  * of head.  The irq_work runs on the same CPU, and never in the middle of such a program, so all
  * slots below head are filled then.  Programs that interrupt the irq_work only see a tail that is
  * too low.  If the ring is full or the key too long, the program sets the bit of the channel in
- * lost, and the irq_work leaves a mark at the source.  So a key is lost
+ * lost, and the irq_work leaves a mark at the source.  So while its source exists, a key is lost
  * only if the function returns -EDEADLK.
  *
  * A slot has a channel, and no pointer, so it keeps no source.  If another source has got the

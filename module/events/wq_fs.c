@@ -34,7 +34,8 @@
  * WQ_FS_WALK, each source of the tree gets the rescan key of all that it watches.
  *
  * Events come from tasks that hold locks of the file system.  The handler does not wait for memory,
- * and takes no locks but rename_lock, the spinlocks of an inode and a dentry, and those of wq.
+ * and takes no locks but rename_lock, the spinlocks of an inode and a dentry, those of wq, and
+ * those of dput(), which fsnotify calls in this context, too.
  *
  * Lifetime: each mark has a group of its own (struct fs_hook).  The group has a reference of the
  * source or tree and one of the mark, and fs_source or fs_tree is freed with the group.
@@ -431,8 +432,8 @@ static const struct dentry *root_walk(const struct dentry *d, bool *unknown, u32
  * WQ_FS_WALK others leaves these marks.
  *
  * A rename during the walk can hide a source, so the walk is repeated with rename_lock, which is
- * one of the whole machine.  If the directory is too deep for that, the first walk counts: for what
- * it has missed, the events of the rename stand.
+ * one of the whole machine.  If the directory is too deep for that, the first walk counts: for a
+ * source that it has missed, the rename has events of its own.
  */
 static const struct dentry *nearest_root(const struct dentry *d, bool *unknown, u32 *left)
 {

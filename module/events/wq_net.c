@@ -3,10 +3,10 @@
  * Sources of kind "net": links, addresses, neighbours, routes and other tables of a network
  * namespace.
  *
- * Each change that the kernel reports by rtnetlink has a key: a namespace with sources has a socket
- * in the groups of rtnetlink, net_ns.sock, and on_message() reads a message where it was sent.  So
- * no message waits in the socket.  If the kernel drops one, because there is no memory, the rescan
- * keys of all tables follow.
+ * Each change of these tables that the kernel reports by rtnetlink has a key: a namespace with
+ * sources has a socket in the groups of rtnetlink, net_ns.sock, and on_message() reads a message
+ * where it was sent.  So no message waits in the socket.  If the kernel drops one, because there is
+ * no memory, the rescan keys of all tables follow.
  *
  * rtnetlink is silent about some changes, such as routes that go with their device.  For these the
  * module has notifiers of links, IPv4 and IPv6 addresses, and neighbours, and a namespace has one
@@ -29,11 +29,11 @@
  *    makes it.  It leaves net_ns.watch with the last source, or when the namespace ends.  The last
  *    source frees the net_watch, a grace period after that source was unhooked.
  *  - net_ns.sock is opened by the first source, and net_ns.fib is registered by the first source of
- *    routes.  Neither holds the namespace.  After the last source, a work item of the namespace
- *    ends them, and holds the namespace meanwhile.  If the namespace ends before, its end closes
- *    the socket, which takes no grace period.  net_ns.fib stays registered: it does nothing without
- *    sources, and ends with the namespace's chain of notifiers.  To unregister it would take a
- *    grace period, for which the ends of other namespaces would wait.
+ *    routes.  Neither holds the namespace.  After the last source that needs one of them, a work
+ *    item of the namespace ends it, and holds the namespace meanwhile.  If the namespace ends
+ *    before, its end closes the socket, which takes no grace period.  net_ns.fib stays registered:
+ *    it does nothing without sources, and ends with the namespace's chain of notifiers.  To
+ *    unregister it would take a grace period, for which the ends of other namespaces would wait.
  *
  * The end of a namespace takes a constant time, because one thread of the kernel ends all
  * namespaces: it unlinks net_ns.watch, and a work item ends the sources.
@@ -138,7 +138,7 @@ struct net_passed {
  * @settled: N: those of @tables for which a begin() has waited
  * @queues: keys that wait until their change has ended; constant once @later is set
  * @later: the one of @queues that new keys go to, which is read under RCU; NULL: there is none yet
- * @lost: keys of each table that could not be added to it
+ * @lost: keys of each table that were lost, see lose()
  * @passed: used by @pass_on, made with @queues
  * @pass_on: passes the keys of @queues on
  * @ended: ends the sources after the end of the namespace
@@ -395,7 +395,7 @@ static size_t route_text(const struct fib_notifier_info *info, char text[WQ_NET_
 	return 0;
 }
 
-/* A key of a table could not be kept.  Under RCU. */
+/* A key of a table could not be kept, or messages that may be of it were dropped.  Under RCU. */
 static void lose(struct net_watch *w, const struct net_table *table)
 {
 	atomic_inc(&w->lost[table - net_tables]);
@@ -668,9 +668,9 @@ static void on_overrun(struct sock *sk)
 	/* Pairs with the barrier in tidy(). */
 	smp_mb();
 	/*
-	 * Without sources, the tidy() of the last one closes the socket.  If a source comes before,
-	 * that tidy() sees @overrun.  wq_net_exit() needs that no work item begins any more when a
-	 * grace period has passed since the last source.
+	 * Without sources, the tidy() of the last one closes the socket or, if a new source has
+	 * come, sees @overrun.  wq_net_exit() needs that no work item begins any more when a grace
+	 * period has passed since the last source.
 	 */
 	rcu_read_lock();
 	if (rcu_access_pointer(ns->watch))
@@ -920,7 +920,7 @@ static void tidy(struct work_struct *work)
 		ns->sock = NULL;
 		WRITE_ONCE(ns->overrun, false);
 	}
-	/* Pairs with the barrier in on_overrun(), which has not seen a source that came since. */
+	/* Pairs with the barrier in on_overrun(), which may have missed a new source. */
 	smp_mb();
 	if (ns->sock && READ_ONCE(ns->overrun))
 		see_to_overrun(ns);
@@ -969,8 +969,9 @@ static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
 			WRITE_ONCE(ns->live, true);
 	}
 	/*
-	 * A change may have been reported before that, and comes after it.  The caller's dump must
-	 * see it.  The caller's own source is counted, so no other one clears its bits of settled.
+	 * A change that was reported before that may still be in progress.  Wait for its end, so
+	 * that the caller's dump sees it.  The caller's own source is counted, so no other one
+	 * clears its bits of settled.
 	 */
 	if (!ret && missed) {
 		rtnl_lock();
@@ -1160,8 +1161,8 @@ static void __net_exit wq_net_ns_exit(struct net *net)
 	if (ns->sock)
 		sock_release(ns->sock);
 	/*
-	 * If the module is removed, no notifier may stay.  No namespace has sources then, so this
-	 * one ended with its last source, a moment ago.
+	 * If the module is removed, no notifier may stay.  If the namespace ended with its last
+	 * source, tidy() has not run.
 	 */
 	if (wq_net_unloading && ns->live)
 		unregister_fib_notifier(net, &ns->fib);

@@ -220,14 +220,14 @@ void wq_unread_key(struct wq_read *r)
  * All that the caller stored before the add is visible to the run that follows it, also if
  * the add is coalesced.
  *
- * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds; after -EAGAIN the
- * caller can add the key again from an irq_work.  Not with a lock held that a wake-up takes, such
- * as a runqueue's.  On PREEMPT_RT neither from hard interrupt nor with preemption or interrupts
- * off.
+ * Context: any; never sleeps.  In an NMI only an add that is coalesced succeeds, and none in a
+ * queue with priorities or whose policy has a touch operation; after -EAGAIN the caller can add the
+ * key again from an irq_work.  Not with a lock held that a wake-up takes, such as a runqueue's.  On
+ * PREEMPT_RT neither from hard interrupt nor with preemption or interrupts off.
  *
- * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds
- * are paused, see wq_pause(); -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EAGAIN: in an
- * NMI, and the key was not found dirty, or other CPUs kept changing the queue's keys; -EINVAL:
+ * Return: 1: newly dirty; 0: coalesced; -ESHUTDOWN: the queue is shut down; -EHOSTDOWN: adds are
+ * paused, see wq_pause(); -ENOSPC: the queue holds max_keys keys; -ENOMEM; -EBUSY: the key is
+ * disabled, see wq_disable_key(); -EAGAIN: in an NMI, and the add needs the lock; -EINVAL:
  * @len is 0; -E2BIG: @len is above WQ_MAX_KEY.  On error nothing has changed.
  */
 int wq_add(struct wq *q, const void *key, size_t len)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Delays: the heap of entries that need a run at a time.  module/delay.h has the rules for a second
- * delay of a key.
+ * Heaps of entries by time: the delayed entries of a queue, and its groups that wait.
+ * module/delay.h has the rules for a second delay of a key.
  *
- * The heap orders the delayed entries of a queue by due time, and equal times by the
- * order of their adds.  It is a 4-ary heap in an array of 16-byte slots.  Each entry
- * knows its index, so any entry can be moved or removed in O(log n).  An add reserves
- * its slot before it succeeds; from then on nothing needs memory.
+ * A heap orders its entries by time, and equal times by the order in which they were inserted.  It
+ * is a 4-ary heap in an array of 16-byte slots.  Each entry knows its index, so any entry can be
+ * moved or removed in O(log n).  A slot is reserved before an add succeeds, or when a group is
+ * made; from then on nothing needs memory.
  *
  * Why not timerqueue, which is an rbtree, or a pairing heap: with a million entries,
  * a pop and an add take 248 ns here, 879 ns in an rbtree and 1,030 ns in a pairing
@@ -14,8 +14,8 @@
  * 30 ms under the lock.  Why not lib/min_heap: it cannot find an entry's index, its
  * array is contiguous, and its interface differs between 6.1 and 7.3.
  *
- * This file knows no queue.  The queue's lock protects the heap; state/times.c makes
- * the entries ready that are due.
+ * This file knows no queue.  The queue's lock protects the heap; state/times.c handles the entries
+ * whose time has come.
  */
 #include <linux/export.h>
 #include <linux/minmax.h>
@@ -88,7 +88,7 @@ int wq_heap_reserve(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp)
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_heap_reserve);
 
-/* Reserve a slot for an embedded entry, until wq_heap_disown().  -ENOMEM: no change. */
+/* Reserve a slot for an embedded entry or a group, until wq_heap_disown().  -ENOMEM: no change. */
 int wq_heap_own(struct wq_heap *h, struct wq_vec_prealloc *pre, gfp_t gfp)
 {
 	int ret = wq_heap_reserve(h, pre, gfp);
@@ -106,7 +106,7 @@ void wq_heap_disown(struct wq_heap *h)
 }
 EXPORT_SYMBOL_IF_KUNIT(wq_heap_disown);
 
-/* Insert an entry, after wq_heap_reserve() or, for an embedded entry, wq_heap_own(). */
+/* Insert an entry, after wq_heap_reserve() or wq_heap_own(). */
 void wq_heap_insert(struct wq_heap *h, struct wq_entry *e, s64 due)
 {
 	struct wq_heap_slot s = { .due = due, .entry = e };

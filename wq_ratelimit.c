@@ -218,13 +218,14 @@ struct wq_limiter *wq_limiter_fast_slow(s64 fast, s64 slow, u32 n)
 EXPORT_SYMBOL_GPL(wq_limiter_fast_slow);
 
 /*
- * The token bucket, of a limiter and of the starts of a queue, see state/start.c.
+ * The token bucket, of a limiter, and of the starts of a queue and of its groups, see
+ * state/start.c.
  *
- * Its state is one time: when the bucket will be full, if no more tokens are taken.
- * Taking a token moves that time by the time that a token needs to arrive.  If the
- * bucket will be full after exactly the time for all its tokens, it is empty now.  A
- * later time means debt, and the excess is the delay of the key that took the token.  The bucket of
- * starts has no debt, because a key that finds no token does not start.
+ * With a rate, its state is one time: when the bucket will be full, if no more tokens are taken.
+ * Taking a token moves that time by the time that a token needs to arrive.  If the bucket will be
+ * full after exactly the time for all its tokens, it is empty now.  A later time means debt, and
+ * the excess is the delay of the key that took the token.  The bucket of starts has no debt,
+ * because a key that finds no token does not start.
  *
  * Times are in ns plus a fraction of a ns, part / rate.  So only the result is
  * rounded, and it is rounded down.

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Delayed entries, see wq_delay.c.
- */
+/* Heaps of entries by time, and the rules of delays, see wq_delay.c. */
 #ifndef _WQ_DELAY_H
 #define _WQ_DELAY_H
 
@@ -19,12 +17,12 @@ struct wq_heap_slot {
 };
 
 /*
- * The delayed entries of a queue.  An embedded entry owns a slot from its initialization on, so
- * that its delay needs no memory.
+ * Entries by time.  An embedded entry and a group own a slot from their initialization on, so that
+ * they can wait for a time without further memory.
  */
 struct wq_heap {
 	u32 count;
-	u32 reserved;			/* slots of embedded entries that are not delayed */
+	u32 reserved;			/* owned slots of entries that are not in the heap */
 	u32 seq;			/* of the next entry */
 	struct wq_vec vec;		/* of slots */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints: every change of a key's state.
+ * Tracepoints: changes of the state of keys and queues.
  *
  * A key is shown by its first bytes, escaped as in a C string.  Times are in ns.  The
  * durations of get, done, give_back and expire are 0 for a queue without a name, which does not
@@ -73,7 +73,7 @@ DEFINE_EVENT(wq_key_time, wq_delay,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
 	TP_ARGS(q, e, ns, delayed));
 
-/* A delayed key is due; ns: how late the thread is. */
+/* A delayed key is due; ns: how late this is seen. */
 DEFINE_EVENT(wq_key_time, wq_due,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
 	TP_ARGS(q, e, ns, delayed));
@@ -102,7 +102,7 @@ TRACE_EVENT(wq_add,
 		  __entry->coalesced, __entry->priority)
 );
 
-/* A key failed; failures includes this one, delay is the limiter's, ns. */
+/* A key failed; failures includes this one, delay is its own or the limiter's, ns. */
 TRACE_EVENT(wq_retry,
 	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 delay),
 	TP_ARGS(q, e, delay),

@@ -79,7 +79,7 @@ void wq_rest(struct wq_cs *cs, struct wq_group *g, s64 delay)
 	s64 until;
 
 	wq_assert_locked(cs);
-	trace_wq_rest(cs->q, wq_group_entry(g), max_t(s64, delay, 0), false);
+	trace_wq_rest(cs->q, wq_group_entry(g), max_t(s64, delay, 0), WQ_TRACE_NO_PRIORITY);
 	if (check_add_overflow(wq_now(cs), max_t(s64, delay, 0), &until))
 		until = S64_MAX;
 	wq_groups_rest(cs->q->policy_data, g, delay > 0 ? until : 0);
@@ -94,7 +94,7 @@ void wq_offer_group(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	if (e->token) {
-		trace_wq_rest(cs->q, e, 0, false);
+		trace_wq_rest(cs->q, e, 0, WQ_TRACE_NO_PRIORITY);
 		wq_groups_rest(gs, wq_group_of_name(e), 0);
 	}
 	change_group(cs, wq_group_of_name(e), true);

@@ -483,7 +483,7 @@ void wq_give_back_entry(struct wq_cs *cs, struct wq_entry *e)
 
 	wq_assert_locked(cs);
 	wq_uncount_start(q, e);
-	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
+	trace_wq_give_back(q, e, wq_time_held(cs, e), WQ_TRACE_RUN);
 	if (q->timed)
 		wq_end_times(cs, e, WQ_LAST_NONE);
 	wq_requeue(cs, e);

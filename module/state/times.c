@@ -71,7 +71,7 @@ int wq_set_delayed(struct wq_cs *cs, struct wq_entry *e, const struct wq_op *op,
 	if (unlikely(q->prefix >= WQ_PREFIX_ORDER))
 		due = wq_delay_defer(e, due, wq_now(cs), q->max_defer);
 	ret = wq_delay_set(&q->heap, e, due, op->flags);
-	trace_wq_delay(q, e, delay, true);
+	trace_wq_delay(q, e, delay, WQ_TRACE_DELAYED);
 	wq_arm(cs, wq_heap_due(&q->heap));
 	return ret;
 }
@@ -262,7 +262,7 @@ void wq_lose_run(struct wq_cs *cs, struct wq_entry *e, u32 result)
 
 	wq_assert_locked(cs);
 	q->given_back++;
-	trace_wq_give_back(q, e, wq_time_held(cs, e), false);
+	trace_wq_give_back(q, e, wq_time_held(cs, e), WQ_TRACE_RUN);
 	if (q->timed)
 		wq_end_times(cs, e, result);
 	if (e->given_back < WQ_MAX_GIVEN_BACK)
@@ -283,7 +283,7 @@ static void handle_expired(struct wq_cs *cs)
 
 	wq_assert_locked(cs);
 	e = wq_leases_first(&q->leases);
-	trace_wq_expire(q, e, wq_time_held(cs, e), false);
+	trace_wq_expire(q, e, wq_time_held(cs, e), WQ_TRACE_RUN);
 	wq_lose_run(cs, e, WQ_LAST_EXPIRED);
 	/* Move it behind the keys that dead consumers gave back. */
 	if (e->state & ENTRY_REQUEUED)
@@ -298,7 +298,7 @@ static void end_delay(struct wq_cs *cs, struct wq_entry *e)
 	s64 due = wq_delay_due(&q->heap, e);
 
 	wq_assert_locked(cs);
-	trace_wq_due(q, e, wq_now(cs) - due, true);
+	trace_wq_due(q, e, wq_now(cs) - due, WQ_TRACE_DELAYED);
 	wq_delay_clear(&q->heap, e);
 	if (q->prioritized)
 		wq_priority_due(e);

@@ -23,10 +23,10 @@ void wq_do_trace_add(const struct wq *q, const void *key, size_t len, const stru
 
 void wq_do_trace_get(const struct wq *q, struct wq_entry *e, s64 ns)
 {
-	trace_wq_get(q, e, ns, false);
+	trace_wq_get(q, e, ns, WQ_TRACE_RUN);
 }
 
 void wq_do_trace_done(const struct wq *q, struct wq_entry *e, s64 ns)
 {
-	trace_wq_done(q, e, ns, false);
+	trace_wq_done(q, e, ns, WQ_TRACE_RUN);
 }

@@ -229,6 +229,25 @@ test_trace_levels() {
 	saw_all
 }
 
+# A group has no priority, and what lies ahead of its entry is not one.
+test_trace_rest_of_a_group_with_priorities_and_a_start_rate() {
+	queue --order groups:/,priority --group-start-rate 1/h --group-start-burst 2
+	local i
+	wq add --priority 7 $q a/1
+	wq get $q >/dev/null
+	trace_on
+	for i in 1 2 3; do
+		wq rest $q a/ ${i}h
+	done
+	wq rest $q a/ 0
+	read_events
+	for i in 1 2 3; do
+		saw wq_rest "key=a/ ns=$((i * 3600000000000))"
+	done
+	saw wq_rest 'key=a/ ns=0'
+	saw_all
+}
+
 test_trace_cancel_and_shutdown() {
 	queue
 	consumer 7

@@ -24,14 +24,16 @@
 /* Fill in the name of the queue and the key, which is empty without an entry. */
 void wq_trace_names(char *queue, char *key, const struct wq *q, struct wq_entry *e);
 
-/* A priority of an entry, see struct wq_rank. */
+/* A priority of a key's entry, see struct wq_rank.  A group's entry has none. */
 #define wq_trace_level(q, e, which) ((q)->prioritized && (e) ? wq_rank_of(e)->which : 0)
+
+enum wq_trace_priority { WQ_TRACE_NO_PRIORITY, WQ_TRACE_RUN, WQ_TRACE_DELAYED };
 #endif
 
 /* A time of a key, and a priority: of its run, or of its delayed adds. */
 DECLARE_EVENT_CLASS(wq_key_time,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed),
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which),
 	TP_STRUCT__entry(
 		__array(char, queue, WQ_NAME_MAX)
 		__array(char, key, WQ_TRACE_KEY)
@@ -41,8 +43,8 @@ DECLARE_EVENT_CLASS(wq_key_time,
 	TP_fast_assign(
 		wq_trace_names(__entry->queue, __entry->key, q, e);
 		__entry->ns = ns;
-		__entry->priority = delayed ? wq_trace_level(q, e, delayed) :
-				    wq_trace_level(q, e, held);
+		__entry->priority = which == WQ_TRACE_RUN ? wq_trace_level(q, e, held) :
+				    which == WQ_TRACE_DELAYED ? wq_trace_level(q, e, delayed) : 0;
 	),
 	TP_printk("queue=%s key=%s ns=%lld priority=%d", __entry->queue, __entry->key,
 		  __entry->ns, __entry->priority)
@@ -50,33 +52,33 @@ DECLARE_EVENT_CLASS(wq_key_time,
 
 /* A key was handed out; ns: how long it was dirty. */
 DEFINE_EVENT(wq_key_time, wq_get,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed));
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which));
 
 /* A run ended by done; ns: how long it took. */
 DEFINE_EVENT(wq_key_time, wq_done,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed));
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which));
 
 /* A key was given back, or taken back from its consumer; ns: how long it was held. */
 DEFINE_EVENT(wq_key_time, wq_give_back,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed));
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which));
 
 /* A lease expired; ns: how long the key was held. */
 DEFINE_EVENT(wq_key_time, wq_expire,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed));
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which));
 
 /* A key was delayed; ns: the delay. */
 DEFINE_EVENT(wq_key_time, wq_delay,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed));
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which));
 
 /* A delayed key is due; ns: how late this is seen. */
 DEFINE_EVENT(wq_key_time, wq_due,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed));
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which));
 
 /*
  * A key was added; coalesced: it was dirty before, and the add may have taken no lock; priority:
@@ -223,8 +225,8 @@ TRACE_EVENT(wq_wait_end,
 
 /* A group of keys, by its name, rests from now on; ns: for how long, 0: it no longer rests. */
 DEFINE_EVENT(wq_key_time, wq_rest,
-	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, bool delayed),
-	TP_ARGS(q, e, ns, delayed));
+	TP_PROTO(const struct wq *q, struct wq_entry *e, s64 ns, enum wq_trace_priority which),
+	TP_ARGS(q, e, ns, which));
 
 /* Gets, adds or both are paused; what: WQ_PAUSE_*, ns: for how long, -1: until a resume. */
 TRACE_EVENT(wq_pause,

@@ -319,7 +319,7 @@ help:
 	@echo "  make torture          all operations at once under all checkers, MINUTES=5 a kernel"
 	@echo "  make test-torture     the same on two kernels, 1 minute each"
 	@echo "  make matrix           build with gcc and clang, and test, for several kernels"
-	@echo "                        (35 minutes)"
+	@echo "                        (more than an hour)"
 	@echo
 	@echo "Measure:"
 	@echo "  make bench            the cost of wq beside client-go's workqueue and queue_work()"

@@ -526,8 +526,8 @@ int __must_check __wq_embedded_init(struct wq_embedded *x, struct wq *q, gfp_t g
  * @x: the entry, a struct wq_embedded
  * @q: its queue, from wq_create().  Processes must not be able to open it: its mode is 0.  It
  *	must have no leases.
- * @gfp: how to allocate the memory that a delay needs, 16 bytes, and in the first call for a
- *	queue 0.5 KiB for waits.  So no later call for the entry can fail for lack of memory.
+ * @gfp: how to allocate the memory that a delay needs, 16 bytes.  So no later call for the entry
+ *	can fail for lack of memory.
  *
  * The entry does not count in the queue's max_keys, but max_keys and all entries together are
  * at most WQ_MAX_KEYS.

@@ -13,8 +13,9 @@
  *
  * A call that fails returns -1 and sets errno.  <linux/wq.h> describes the errors.
  * ENODEV is libwq's own: there is no /dev/wq, because the module is not loaded.  Only
- * wq_queues() and calls on a struct wq_items or a struct wq_producer allocate memory.  All calls
- * are thread safe, but two threads must not use one of these structs at once.
+ * wq_queues(), calls on a struct wq_items or a struct wq_producer, and calls that calculate a due
+ * time or move periodic keys allocate memory.  All calls are thread safe, but two threads must not
+ * use one of these structs at once.
  *
  * Work through a queue:
  *
@@ -495,8 +496,7 @@ int wq_restore_sized(int q, const void *key, size_t len, const struct wq_key_inf
  * wq_restore() - enter a key that the queue does not know, in a state
  * @info: the state, as wq_list() or wq_query_info() reported it, see WQ_DO_RESTORE in wq(4)
  *
- * A key that was processing is ready, ahead of all others, and behind those that were restored so
- * before.  Only the queue's owner and root may restore keys.
+ * A key that was processing is ready.  Only the queue's owner and root may restore keys.
  *
  * Return: 0.  It fails with EEXIST if the queue knows the key.
  */

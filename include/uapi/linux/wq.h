@@ -12,11 +12,12 @@
  * consumer.  It holds the keys that its gets returned until they are done.  dup() and fork()
  * share the open file and the keys that it holds.  When the last reference to the open file is
  * closed (by close, exit, a crash or SIGKILL), the keys that it holds are given back: they are
- * ready again, ahead of all other keys and in the order in which they were handed out.
+ * ready again, ahead of other keys (see @order of struct wq_attrs) and in the order in which they
+ * were handed out.
  *
  * A key can be the reason why its consumers die.  So a key that is given back a second time in a
- * row, without a done in between, does not go ahead of all other keys again.  It counts as failed:
- * the key is added again after the delay of the queue's limiter, behind all other keys.  If it was
+ * row, without a done in between, does not go ahead of other keys again.  It counts as failed: the
+ * key is added again after the delay of the queue's limiter, behind all other keys.  If it was
  * added during the run, it is also ready at once, at the tail.  After a shut down it is ready at
  * the tail and does not count as failed.
  *
@@ -132,8 +133,8 @@
  *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open and unlink, which
  *             need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need read
- *             access, add, map and shut down need write access, stat, key, set, pause and wait need
- *             one of them
+ *             access, add, map and shut down need write access, stat, key, attrs, pause, source and
+ *             wait need one of them
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -460,7 +461,8 @@ struct wq_limiter_spec {
  *	keeps the bound of its delay, also if max_defer is 0 now.  If its delay began without one,
  *	the bound counts from the next add of the key with a delay
  * @order: WQ_ORDER_*.  Keys that were given back are ahead of all others in each order; while
- *	their group rests, ahead of the others of the group, or of their priority there
+ *	their group rests and with @group_start_rate, ahead of the others of the group, or of their
+ *	priority there
  * @order_arg: PRIORITY: one get in each @order_arg is for the next lower priority that has keys, up
  *	to WQ_MAX_AGEING; 0: WQ_DEFAULT_AGEING; WQ_NO_AGEING: none.  DELIMITER: the byte that ends
  *	the group's name in a key, up to 255.  A key without it is a group by itself.  PREFIX: bytes
@@ -553,9 +555,9 @@ struct wq_limiter_spec {
  * The rule of @start_rate and @start_burst holds for @group_start_rate and @group_start_burst and
  * the keys of each group, with a bucket of its own.  Keys of a group beyond the tokens of its
  * bucket are blocked, and the other groups go on.  A change of the rate keeps the tokens of all
- * groups.  A key that is given back is ahead of the other keys of its group, and the group has the
- * next turn if it has a token.  A bucket that is not full exists also while the queue has no key of
- * the group, but at most max_keys such buckets do: the next group then has a full one.
+ * groups.  If a key is given back, its group has the next turn if it has a token; see @order for
+ * the key's place.  A bucket that is not full exists also while the queue has no key of the group,
+ * but at most max_keys such buckets do: the next group then has a full one.
  *
  * Errors of WQ_IOC_OPEN.  No queue was created, and none counts against the user's limit.  After
  * each error but EISCONN the file is not bound, and the call can be repeated:
@@ -601,8 +603,9 @@ struct wq_limiter_spec {
  *             - @max_keys, @slack, @start_burst or, with groups, @group_start_burst is 0
  *             - the limiters are not valid, see WQ_IOC_OPEN
  *  EOPNOTSUPP  this queue can't have another value of an attribute in @set, as a report of @set
- *             shows: @order, @order_arg of groups, @max_defer, @lease, or whether @group_ageing
- *             is 0; or, without groups, @group_limit, @group_start_rate or @group_start_burst
+ *             shows: @order, @order_arg but of PRIORITY, @max_defer, @lease, or whether
+ *             @group_ageing is 0; or, without groups, @group_limit, @group_start_rate or
+ *             @group_start_burst
  *  E2BIG, ERANGE  as of WQ_IOC_OPEN
  *  EFAULT     the limiters can't be read; @set is 0: they or the struct can't be written
  *  EPERM      the caller is not the queue's owner and does not have CAP_FOWNER, or the queue
@@ -930,16 +933,20 @@ struct wq_key_info {
  *                 enabled.  A run in progress goes on, and WQ_WAIT_RUN waits for its end.  If
  *                 it ends with RETRY or AFTER, the key is not added, and the retry counts in
  *                 wq_stat.dropped.  If it is given back, the key is handed out again, and an add
- *                 without delay and flags is coalesced with that run.  A disabled key counts in
- *                 wq_stat.keys, also if it was unknown before.  It outlasts the process
+ *                 without delay and flags is coalesced with that run.  A give-back that would
+ *                 count as a failure counts in wq_stat.dropped, and the run is dropped.  A disabled
+ *                 key counts in wq_stat.keys, also if it was unknown before.  It outlasts the
+ *                 process
  *  WQ_DO_ENABLE   is for the queue's owner, and for CAP_FOWNER.  One call undoes all disables.  If
  *                 the key is DIRTY, it is READY from now on, also while adds are paused.  If the
  *                 queue is shut down, that run is dropped instead, and counts in wq_stat.dropped
  *  WQ_DO_RESTORE  is for the queue's owner, and for CAP_FOWNER.  It needs write access, and works
  *                 while adds are paused.  A key that was PROCESSING or REQUEUED is ready ahead of
- *                 all others, behind those restored so before.  With group_start_rate it is behind
- *                 the other keys of its group.  The fields num_requeues, holder, lease,
- *                 last_result, last_age and last_took are ignored, and @due without DELAYED
+ *                 all others, behind those restored so before.  With group_start_rate, or if its
+ *                 group has group_limit such keys already, it is behind the other keys of its
+ *                 group.  While its group rests, its place is that of a key that is given back, see
+ *                 @order of struct wq_attrs.  The fields num_requeues, holder, lease, last_result,
+ *                 last_age and last_took are ignored, and @due without DELAYED
  *  WQ_DO_LAST     needs read access.  It reports as QUERY, and also a key that is idle, with
  *                 @info.state 0.  A queue keeps the last run of up to 1,024 idle keys of up to
  *                 64 bytes, and forgets it earlier if the machine or the queue's user lacks memory
@@ -950,10 +957,10 @@ struct wq_key_info {
  *                 never comes.  The queue need not know the key: a rest lasts while the group has
  *                 no key, too, and counts in the queue's memory.  A rest of a group that does not
  *                 exist is for the queue's owner and for CAP_FOWNER: a group exists while it rests,
- *                 and while the queue knows a key of it or keeps an idle one.  A rest outlasts the
- *                 process.  After a shut down, gets and a drain wait for it.  A queue without
- *                 groups has no group that can rest: to pause all of its gets is for the owner, see
- *                 WQ_IOC_PAUSE
+ *                 while the queue knows a key of it or keeps an idle one, and while it has a bucket
+ *                 of group_start_rate that is not full.  A rest outlasts the process.  After a shut
+ *                 down, gets and a drain wait for it.  A queue without groups has no group that can
+ *                 rest: to pause all of its gets is for the owner, see WQ_IOC_PAUSE
  *
  * Errors of WQ_IOC_KEY:
  *  EINVAL     - @op is unknown
@@ -1436,9 +1443,9 @@ struct wq_map_page {
  *
  * Errors of WQ_IOC_MAP:
  *  EINVAL      @flags or @timeout is not 0
- *  EOPNOTSUPP  the queue has no map: it was created with WQ_OPEN_NO_MAP, its order is
- *              WQ_ORDER_PRIORITY, a kernel module created it that switched the map off or whose
- *              policy sees repeat adds, or the machine's data caches have aliases
+ *  EOPNOTSUPP  the queue has no map: it was created with WQ_OPEN_NO_MAP, its keys have
+ *              priorities, a kernel module created it that switched the map off, whose adds join a
+ *              retry or whose policy sees repeat adds, or the machine's data caches have aliases
  *  EMFILE, ENFILE  the process or the system has as many open files as its limit allows
  *  ENOMEM      there is not enough memory
  *

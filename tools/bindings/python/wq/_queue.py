@@ -572,8 +572,8 @@ class Queue(OneProcess):
     def restore(self, info: KeyInfo) -> None:
         """Enter a key that the queue does not know, in a state that query() or keys() returned.
 
-        A key that was processing is ready, ahead of all others. Only the queue's owner and root may
-        do this. Raises FileExistsError if the queue knows the key.
+        A key that was processing is ready. Only the queue's owner and root may do this. Raises
+        FileExistsError if the queue knows the key.
         """
         reason = os.fsencode(info.reason)[:_abi.WQ_MAX_REASON]
         struct = _abi.wq_key_info(reason_len=len(reason))

@@ -135,7 +135,8 @@ struct net_passed {
  * @nr: N: how many they are
  * @nr_of: N: how many of them have each table
  * @tables: N: the tables that any of them has, which is read without the lock
- * @settled: N: those of @tables for which a begin() has waited
+ * @begun: N: a settle() has ended
+ * @settled: N: those of @tables for which a settle() has ended
  * @queues: keys that wait until their change has ended; constant once @later is set
  * @later: the one of @queues that new keys go to, which is read under RCU; NULL: there is none yet
  * @lost: keys of each table that were lost, see lose()
@@ -151,6 +152,7 @@ struct net_watch {
 	u32 nr;
 	u32 nr_of[WQ_NET_TABLES];
 	u32 tables;
+	bool begun;
 	u32 settled;
 	struct wq *queues[2];
 	struct wq __rcu *later;
@@ -951,11 +953,9 @@ static int make_queues(struct net_watch *w)
 	return 0;
 }
 
-/* The caller has a source in @w, with these tables, and holds the namespace. */
+/* Let all changes of these tables have keys in @w from now on, of which the caller has a source. */
 static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
 {
-	bool missed = !rcu_access_pointer(w->later) || !ns->sock ||
-		      tables & ~AT_ONCE & ~READ_ONCE(w->settled);
 	int ret = 0;
 
 	lockdep_assert_held(&ns->lock);
@@ -963,25 +963,33 @@ static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
 		ret = make_queues(w);
 	ret = ret ?: listen(ns);
 	if (!ret && tables & WQ_NET_ROUTE && !ns->live) {
-		missed = true;
 		ret = register_fib_notifier(ns->net, &ns->fib, NULL, NULL);
 		if (!ret)
 			WRITE_ONCE(ns->live, true);
 	}
-	/*
-	 * A change that was reported before that may still be in progress.  Wait for its end, so
-	 * that the caller's dump sees it.  The caller's own source is counted, so no other one
-	 * clears its bits of settled.
-	 */
-	if (!ret && missed) {
-		rtnl_lock();
-		rtnl_unlock();
-		synchronize_rcu();
-		raw_spin_lock(&wq_net_lock);
-		WRITE_ONCE(w->settled, w->settled | tables);
-		raw_spin_unlock(&wq_net_lock);
-	}
 	return ret;
+}
+
+/*
+ * A change whose report came before begin() may still be in progress.  Wait for its end, so that
+ * the caller's dump sees it.  Each caller waits for itself, until the wait of one has ended.  The
+ * lock of the namespace is not held, so no attach waits for the waits of others.  The caller's own
+ * source is counted, so no other one clears its bits of settled.
+ */
+static int settle(struct net_watch *w, u32 tables)
+{
+	/* After the end of the wait.  Pairs with the barrier in net_attach(). */
+	if (READ_ONCE(w->begun) && !(tables & ~AT_ONCE & ~READ_ONCE(w->settled)))
+		return 0;
+	if (rtnl_lock_killable())
+		return -EINTR;
+	rtnl_unlock();
+	synchronize_rcu();
+	raw_spin_lock(&wq_net_lock);
+	WRITE_ONCE(w->begun, true);
+	WRITE_ONCE(w->settled, w->settled | tables);
+	raw_spin_unlock(&wq_net_lock);
+	return 0;
 }
 
 static struct net_watch *watch_new(struct net_ns *ns)
@@ -1117,10 +1125,16 @@ static int net_attach(struct wq_source *s, const void *arg)
 	describe(s, src->tables);
 	watch_add(ns, src, &spare);
 	kfree(spare);
-	mutex_lock(&ns->lock);
-	ret = begin(ns, src->watch, src->tables);
-	mutex_unlock(&ns->lock);
-	/* Pairs with that in watches(): the caller dumps tables without a lock. */
+	ret = mutex_lock_killable(&ns->lock);
+	if (!ret) {
+		ret = begin(ns, src->watch, src->tables);
+		mutex_unlock(&ns->lock);
+	}
+	ret = ret ?: settle(src->watch, src->tables);
+	/*
+	 * The caller dumps tables without a lock.  Pairs with the barrier in watches(), and with the
+	 * grace period of the settle() that has ended.
+	 */
 	smp_mb();
 	if (ret) {
 		net_unhook(s);

@@ -523,6 +523,28 @@ TEST_F(source, a_source_with_its_file_ends_when_that_is_closed)
 	close(a);
 }
 
+TEST_F(source, what_a_source_watches_is_shown_to_readers_alone)
+{
+	char text[WQ_MAX_SOURCE_TEXT] = "unset";
+	struct wq_source_op op = op_of(WQ_SOURCE_LIST);
+	int q, producer;
+
+	q_unlink("selftest-source");
+	q = q_open("selftest-source", O_RDWR, WQ_OPEN_CREATE | WQ_OPEN_EXCL, 0600, 100);
+	ASSERT_LE(0, q);
+	ASSERT_EQ(1, attach_fs(q, &self->fs, 0));
+	producer = q_attach("selftest-source", O_WRONLY);
+	ASSERT_LE(0, producer);
+	op.arg = addr_of(text);
+	op.arg_size = sizeof(text);
+	ASSERT_EQ(0, verb(producer, WQ_IOC_SOURCE, &op));
+	EXPECT_EQ(1, op.id);
+	EXPECT_STREQ("", text);
+	EXPECT_EQ(0, q_unlink("selftest-source"));
+	close(producer);
+	close(q);
+}
+
 TEST_F(source, detach_needs_the_owner_of_the_source_or_of_the_queue)
 {
 	struct wq_fs_args entries = { .fd = self->dir, .flags = WQ_FS_CHILDREN };
@@ -1713,6 +1735,29 @@ TEST_F(source, changes_in_a_deep_directory_elsewhere_leave_no_mark)
 	ASSERT_EQ(0, unlink("a"));
 	EXPECT_TRUE(none_is_left(self->q));
 	EXPECT_EQ(0, first(self->q).state);
+}
+
+/* The kernel reports removals there, because that of the watched directory is one of them. */
+TEST_F(source, removals_beside_a_directory_whose_path_is_too_long_leave_no_mark)
+{
+	struct wq_fs_args entries = { .flags = WQ_FS_CHILDREN };
+
+	ASSERT_EQ(0, descend(PATH_MAX / 2, 1));
+	ASSERT_EQ(0, mkdir("watched", 0755));
+	entries.fd = open("watched", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_LE(0, entries.fd);
+	ASSERT_EQ(1, attach_fs(self->q, &entries, 0));
+	put("a");
+	ASSERT_EQ(0, unlink("a"));
+	EXPECT_TRUE(none_is_left(self->q));
+	EXPECT_EQ(0, first(self->q).rescans);
+	put("watched/a");
+	EXPECT_TRUE(next_is(self->q, "a"));
+	ASSERT_EQ(0, unlink("watched/a"));
+	EXPECT_TRUE(next_is(self->q, "a"));
+	ASSERT_EQ(0, rmdir("watched"));
+	EXPECT_EQ(ENOENT, first(self->q).error);
+	close(entries.fd);
 }
 
 /* A walk without an end would keep the CPU. */

@@ -19,6 +19,9 @@ static int list_source(struct wq_call *call, struct wq_source_op *op)
 	if (ret)
 		return ret;
 	op->size = usize;
+	/* A producer need not know what others watch. */
+	if (!(call->file->f_mode & FMODE_READ))
+		text[0] = '\0';
 	if (op->arg_size && op->arg_size < sizeof(text))
 		text[op->arg_size - 1] = '\0';
 	if (op->arg && copy_to_user(u64_to_user_ptr(op->arg), text,

@@ -629,6 +629,9 @@ static int fs_handle_event(struct fsnotify_group *group, u32 mask, const void *d
 	/* FS_DELETE_SELF and FS_UNMOUNT are not among them.  A tree has a mark for its events. */
 	if (!(mask & WQ_FS_DEFAULT) || (src && src->tree))
 		return 0;
+	/* The mark on the parent is for the removal of the watched directory alone. */
+	if (src && mask & WQ_FS_NAMES && dir != src->inode)
+		return 0;
 	rcu_read_lock();
 	if (!event_of(&ev, mask, data, data_type, dir, name, &alias))
 		;

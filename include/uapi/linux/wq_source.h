@@ -98,7 +98,8 @@
  *	wq_bpf_args.  LIST: in, address of a buffer that receives a text for people, with its NUL:
  *	what the source watches, for "fs" the path of its directory when it was attached, for
  *	"net" the names of its tables with commas between them.  The text is a string of any bytes.
- *	If it is too long, its end is left out.  0: no text.  DETACH: must be 0
+ *	If it is too long, its end is left out.  If the file is not open for reading, it is empty.
+ *	0: no text.  DETACH: must be 0
  * @arg_size: ATTACH: bytes of that struct.  It is extensible as all structs of wq are: what is
  *	missing counts as zeros, and what is beyond the kernel's struct must be zero.  LIST: bytes
  *	of the buffer.  DETACH: must be 0

@@ -40,6 +40,7 @@ VALUE(gets_resume, TIME, pause_left(cs, ilog2(WQ_PAUSE_GETS)), "gets_resume_ns",
 FLAG(ADDS_PAUSED, q->paused & WQ_PAUSE_ADDS, "adds_paused", "wq_adds_paused",
 	"1: adds are paused, and fail; 0: they are not.")
 VALUE(adds_resume, TIME, pause_left(cs, ilog2(WQ_PAUSE_ADDS)), "adds_resume_ns", NULL, NULL)
+VALUE(resumes, COUNTER, q->resumes, "resumes", NULL, NULL)
 FLAG(UNLINKED, q->watched & WQ_WATCH_UNLINKED, NULL, NULL, NULL)
 FLAG(RESCAN, atomic_read(&q->marked_sources), "rescan", "wq_rescan",
 	"1: a source has a rescan key that the queue has not accepted yet; 0: none has.")

@@ -169,6 +169,7 @@ struct wq {
 	/* L: releases embedded entries; constant since the first one */
 	void (*release)(struct wq *q, struct wq_embedded *x);
 	s64 resume_at[WQ_PAUSES];	/* L: by bit of paused: end of the pause; S64_MAX: never */
+	u64 resumes;			/* L: pauses that have ended */
 	struct list_head parked;	/* L: parked keys, the one parked longest first */
 	struct list_head parked_objects; /* L: parked embedded entries, in the same order */
 	u32 nr_parked;			/* L: entries in parked */

@@ -56,6 +56,7 @@ void wq_set_resumed(struct wq_cs *cs, u32 what)
 	if (!what)
 		return;
 	change_paused(cs, q->paused & ~what, what, S64_MAX);
+	q->resumes += hweight32(what);
 	trace_wq_resume(q, what, wq_nr_ready(q));
 	/* WQ_WATCH_ROOM makes wq_unlock() wake the writers. */
 	if (what & WQ_PAUSE_GETS) {

@@ -1178,6 +1178,11 @@ static bool is_paused(const struct wm *m, u32 i)
 	return m->paused & (1U << i);
 }
 
+static u32 nr_paused(const struct wm *m, u32 what)
+{
+	return !!(m->paused & what & WQ_PAUSE_GETS) + !!(m->paused & what & WQ_PAUSE_ADDS);
+}
+
 s64 wm_resume(const struct wm *m)
 {
 	s64 gets = is_paused(m, 0) ? m->resume_at[0] : S64_MAX;
@@ -1194,6 +1199,7 @@ int wm_pause(struct wm *m, u32 what, s64 ns)
 		return -EINVAL;
 	if (ns && m->shut)
 		return -ESHUTDOWN;
+	m->st.resumes += ns ? 0 : nr_paused(m, what);
 	m->paused = ns ? m->paused | what : m->paused & ~what;
 	for (i = 0; i < 2; i++)
 		if (what & (1U << i))
@@ -1205,6 +1211,7 @@ static void shut(struct wm *m)
 {
 	struct wm_key *key;
 
+	m->st.resumes += nr_paused(m, WQ_PAUSE_GETS | WQ_PAUSE_ADDS);
 	m->paused = 0;
 	memset(m->resume_at, 0, sizeof(m->resume_at));
 	m->sweep |= wm_first(m, WM_DUE) < WM_KEYS;

@@ -1178,6 +1178,8 @@ struct wq_hist {
  * @next_group: ns until the first group has what it waits for, 0: now; -1: no group waits for a
  *	time, or that time never comes.  A group waits for the end of its rest, for a token of
  *	wq_attrs.group_start_rate or, without keys, until its bucket is full
+ * @resumes: how often a pause of gets or of adds has ended, by a call, by its time or by a shut
+ *	down.  If it has not changed, and both are paused, they were paused all the time
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1249,6 +1251,7 @@ struct wq_stat {
 	__u32 resting_groups;
 	__u32 blocked_by_group_rate;
 	__s64 next_group;
+	__aligned_u64 resumes;
 };
 
 #define WQ_PRIORITY_UNUSED	0xffffffffu	/* in wq_stat.ready_by_priority */

@@ -651,10 +651,11 @@ type cStat struct {
 	restingGroups      uint32
 	blockedByGroupRate uint32
 	nextGroup          int64
+	resumes            uint64
 }
 
 var (
-	_ = same[unsafe.Sizeof(cStat{})-592]
+	_ = same[unsafe.Sizeof(cStat{})-600]
 	_ = same[unsafe.Offsetof(cStat{}.size)-0]
 	_ = same[unsafe.Sizeof(cStat{}.size)-4]
 	_ = same[unsafe.Offsetof(cStat{}.flags)-4]
@@ -775,6 +776,8 @@ var (
 	_ = same[unsafe.Sizeof(cStat{}.blockedByGroupRate)-4]
 	_ = same[unsafe.Offsetof(cStat{}.nextGroup)-584]
 	_ = same[unsafe.Sizeof(cStat{}.nextGroup)-8]
+	_ = same[unsafe.Offsetof(cStat{}.resumes)-592]
+	_ = same[unsafe.Sizeof(cStat{}.resumes)-8]
 )
 
 type cControl struct {

@@ -19,6 +19,7 @@ type Stat struct {
 	GetsResume         time.Duration
 	AddsPaused         bool
 	AddsResume         time.Duration
+	Resumes            uint64
 	Unlinked           bool
 	Rescan             bool
 	SourceEnded        bool
@@ -86,6 +87,7 @@ func (s *cStat) public() Stat {
 		GetsResume:         time.Duration(s.getsResume),
 		AddsPaused:         s.state&cStateAddsPaused != 0,
 		AddsResume:         time.Duration(s.addsResume),
+		Resumes:            s.resumes,
 		Unlinked:           s.state&cStateUnlinked != 0,
 		Rescan:             s.state&cStateRescan != 0,
 		SourceEnded:        s.state&cStateSourceEnded != 0,

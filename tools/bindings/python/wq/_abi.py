@@ -376,6 +376,7 @@ class wq_stat(Structure):
         ("resting_groups", c_uint32),
         ("blocked_by_group_rate", c_uint32),
         ("next_group", c_int64),
+        ("resumes", c_uint64),
     ]
     size: int
     flags: int
@@ -437,6 +438,7 @@ class wq_stat(Structure):
     resting_groups: int
     blocked_by_group_rate: int
     next_group: int
+    resumes: int
 
 
 class wq_key_info(Structure):
@@ -871,6 +873,8 @@ class Stat:
     next_group: ns until the first group has what it waits for, 0: now; -1: no group waits for a
         time, or that time never comes. A group waits for the end of its rest, for a token of
         wq_attrs.group_start_rate or, without keys, until its bucket is full
+    resumes: how often a pause of gets or of adds has ended, by a call, by its time or by a shut
+        down. If it has not changed, and both are paused, they were paused all the time
     """
 
     name: str
@@ -930,6 +934,7 @@ class Stat:
     resting_groups: int
     blocked_by_group_rate: int
     next_group: int
+    resumes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -1130,7 +1135,7 @@ MODELS = ((8, 8), (4, 4), (4, 8))
 SIZES = (
     (wq_item, (1088, 1080, 1080)),
     (wq_hist, (96, 96, 96)),
-    (wq_stat, (592, 592, 592)),
+    (wq_stat, (600, 600, 600)),
     (wq_key_info, (144, 144, 144)),
     (wq_view, (176, 164, 168)),
     (wq_items, (80, 68, 72)),

@@ -13,6 +13,7 @@
 #include <linux/fs.h>
 #include <linux/module.h>
 #include <linux/poll.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
 
@@ -64,8 +65,17 @@ static int wait_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
+/* The file keeps the module loaded, so an admin can find it as any other file of the queue. */
+static void __cold wait_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	const struct wait_file *f = file->private_data;
+
+	seq_printf(m, "wq-queue:\t%s\n", f->q->name[0] ? f->q->name : "-");
+}
+
 static const struct file_operations wait_fops = {
 	.owner = THIS_MODULE,
+	.show_fdinfo = wait_show_fdinfo,
 	.read_iter = wait_read_iter,
 	.poll = wait_poll,
 	.release = wait_release,

@@ -46,25 +46,34 @@ static void report(use_fn *say, const char *pid, const char *what, const char *n
 	say("process %s (%s) %s%s", pid, comm, what, name);
 }
 
+/* A file by which a producer sees which keys wait, and a mapping of it, name no queue. */
+#define MAP_FILE	"anon_inode:[wq_map]"
+
+/* How a file of wq is reported. */
+enum use { NONE, MAP, OTHER };
+
 /* Whether the descriptor is one of wq.  @name: its queue, or empty. */
-static bool is_ours(int proc, const char *pid, const char *fd, char *name, size_t size)
+static enum use use_of(int proc, const char *pid, const char *fd, char *name, size_t size)
 {
 	static const char field[] = "wq-queue:\t";
 	char path[600], line[300];
-	bool found = false;
+	enum use use = NONE;
 	FILE *file;
 	ssize_t len;
 
 	snprintf(path, sizeof(path), "%s/fd/%s", pid, fd);
 	len = readlinkat(proc, path, line, sizeof(line) - 1);
 	if (len <= 0)
-		return false;
+		return NONE;
 	line[len] = '\0';
 	name[0] = '\0';
 	/* A socket or a pipe is not ours. */
 	if (line[0] != '/' && strncmp(line, "anon_inode:", 11))
-		return false;
-	found = !strcmp(line, WQ_DEVICE);
+		return NONE;
+	if (!strcmp(line, MAP_FILE))
+		return MAP;
+	if (!strcmp(line, WQ_DEVICE))
+		use = OTHER;
 	snprintf(path, sizeof(path), "/proc/%s/fdinfo/%s", pid, fd);
 	file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file)) {
@@ -72,33 +81,55 @@ static bool is_ours(int proc, const char *pid, const char *fd, char *name, size_
 			continue;
 		snprintf(name, size, "%.*s", (int)strcspn(line + sizeof(field) - 1, "\n"),
 			 line + sizeof(field) - 1);
-		found = true;
+		use = OTHER;
 	}
+	if (file)
+		fclose(file);
+	return use;
+}
+
+/* Whether the process has mapped a map, whose file it can have closed. */
+static bool has_map(const char *pid)
+{
+	char path[300], *line = NULL;
+	bool found = false;
+	size_t size = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%s/maps", pid);
+	file = fopen(path, "re");
+	while (file && !found && getline(&line, &size, file) > 0)
+		found = strstr(line, " " MAP_FILE);
+	free(line);
 	if (file)
 		fclose(file);
 	return found;
 }
 
-/* Report the first file of wq that a process has open. */
+/* Report the first file of wq that a process has open, or else a mapping of one. */
 static bool process_blocks(use_fn *say, int proc, const char *pid)
 {
-	char path[300], name[300];
+	char path[300], name[300] = "";
 	struct dirent *entry;
-	bool found = false;
+	enum use use = NONE;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
 	dir = opendir(path);
-	while (dir && !found && (entry = readdir(dir)))
-		found = entry->d_name[0] != '.' &&
-			is_ours(proc, pid, entry->d_name, name, sizeof(name));
+	while (dir && !use && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			use = use_of(proc, pid, entry->d_name, name, sizeof(name));
 	if (dir)
 		closedir(dir);
-	if (found && strcmp(name, "-") && name[0])
+	if (use == MAP || (!use && has_map(pid)))
+		report(say, pid, "has the map of a queue", "");
+	else if (use && strcmp(name, "-") && name[0])
 		report(say, pid, "has open the queue ", name);
-	else if (found)
+	else if (use)
 		report(say, pid, "has open " WQ_DEVICE, name[0] ? " with a private queue" : "");
-	return found;
+	else
+		return false;
+	return true;
 }
 
 /* Report a mount of wqueue that an unmount of names_dir() does not end. */

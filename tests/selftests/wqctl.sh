@@ -6,6 +6,7 @@
 #	WQCTL		path of wqctl
 #	WQCTL_SHARED	path of wqctl with shared libraries: WQCTL
 #	WQ_KO		path of wq.ko
+#	SOURCES		directory of wq_fs.ko
 #	SRC		path of the project
 #	PROMTOOL	Prometheus' promtool, otherwise from PATH
 #	WQ_LIMIT	seconds that a test may take: 180
@@ -16,6 +17,7 @@
 set -u
 
 : "${WQCTL:?set WQCTL to the path of wqctl}" "${SRC:?set SRC to the path of the project}"
+: "${SOURCES:?set SOURCES to the directory of wq_fs.ko}"
 : "${WQCTL_SHARED:=$WQCTL}" "${WQ_LIMIT:=180}" "${WQ_KO:?set WQ_KO to the path of wq.ko}"
 time_limit=$WQ_LIMIT
 q=wqctl.$$
@@ -41,6 +43,7 @@ cleanup() {
 	[ ! -e "$dir/mounted" ] || umount "$dir/mounted"
 	[ ! -e "$dir/file" ] || umount /dev/wqueue/$q.r 2>/dev/null
 	unlink_queues $q
+	[ ! -d /sys/module/wq_fs ] || busybox rmmod wq_fs
 	[ ! -d "$dir/bin" ] || end_reload
 	# a test that was killed may have left a line in it
 	while read -rt 0 -u 9; do read -r -u 9; done
@@ -2114,6 +2117,148 @@ test_reload_of_a_queue_whose_sort_takes_longer_than_a_pause_renews_it() {
 	PATH=$dir/bin:$PATH status 0 with_shim sorting reload --force
 	is keys 2000 "$(stats keys)"
 }
+
+# paused: how many queues of the test are
+paused() { wq ls | grep -c "^$q.*paused"; }
+
+# reloads_with FAULT ARGUMENT...: with the fault, and what reload has to do is in $err
+reloads_with() { PATH=$dir/bin:$PATH with_shim $1 reload "${@:2}"; }
+
+test_reload_whose_disk_takes_longer_than_a_pause_replaces_the_module() {
+	queue
+	wq add $q a b
+	fake_kmod : :
+	status 0 reloads_with disk --force
+	is keys "a b" "$(wq get -n 9 $q | words)"
+	exists_no /var/lib/wq/reload.wq
+}
+
+test_reload_that_can_not_sync_its_directory_leaves_no_file() {
+	queue
+	wq add $q a b
+	fake_kmod : :
+	status 1 reloads_with dirs --force
+	prints "may be the old file after a crash"
+	exists_no /var/lib/wq/reload.wq
+	is "pauses, keys" "0 2" "$(paused) $(stats keys)"
+	status 0 reload
+	is keys "a b" "$(wq get -n 9 $q | words)"
+}
+
+# The queue has a source.  cleanup unloads its module.
+with_source() {
+	busybox insmod "$SOURCES/wq_fs.ko" || fail "can't load wq_fs.ko"
+	succeeds wq attach $q fs:"$dir"
+}
+
+test_reload_without_force_ends_no_source() {
+	queue
+	wq add $q a
+	fake_kmod : :
+	with_source
+	status 1 env "PATH=$dir/bin:$PATH" "$WQCTL" reload
+	prints "the queue '$q' has a source, which a reload would end: "
+	prints "detach it first, or use --force"
+	is "sources, keys, pauses" "1 1 0" "$(stats sources keys) $(paused)"
+	exists_no /var/lib/wq/reload.wq
+}
+
+# The reload fails, as wq_fs stays loaded.
+test_reload_with_force_names_the_sources_that_it_ends() {
+	queue
+	fake_kmod : :
+	with_source
+	status 1 reload
+	prints "the queue '$q' has a source, which the reload ends: "
+	is sources 0 "$(stats sources)"
+}
+
+# interfered FAULT MESSAGE: the reload fails, and $q.x and the queues before and behind it have
+# all of their keys.
+interfered() {
+	local n
+	for n in a x y; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n $n 1
+		[ $1 != taken ] || succeeds wq shutdown $q.$n
+	done
+	fake_kmod : :
+	SHIM_QUEUE=$q.y status 1 reloads_with $1 --force
+	prints "$2"
+	has_no "messages" "was not added" "$(<"$err")"
+	exists_no /var/lib/wq/reload.wq
+	is closed N "$(</sys/module/wq/parameters/closed)"
+	for n in a y; do
+		is "keys of $q.$n" "1 $n" "$(wq get -n 9 $q.$n | sort | words)"
+	done
+}
+
+test_reload_loses_no_key_that_is_added_after_the_save() {
+	interfered added "can't remove the queue '$q.x': a key was added or changed after it was saved"
+	is keys "1 late x" "$(wq get -n 9 $q.x | sort | words)"
+}
+
+# The queue was paused for ever before, and is resumed.
+test_reload_loses_no_key_of_a_queue_that_was_paused_for_ever() {
+	succeeds wq create $q.x
+	succeeds wq add $q.x x 1
+	succeeds wq pause $q.x
+	fake_kmod : :
+	status 1 reloads_with added --force
+	succeeds wq resume $q.x
+	is keys "1 late x" "$(wq get -n 9 $q.x | sort | words)"
+}
+
+test_reload_loses_no_key_that_is_added_right_before_the_unlink() {
+	interfered last "can't remove the queue '$q.x': a key was added or changed after it was saved"
+	is keys "1 late x" "$(wq get -n 9 $q.x | sort | words)"
+}
+
+test_reload_comes_back_if_a_consumer_takes_a_key_after_the_save() {
+	interfered taken "can't remove the queue '$q.x': a consumer took a key after it was saved"
+	is "keys" 2 "$(q=$q.x stats keys)"
+}
+
+test_reload_names_the_queue_whose_pause_ended() {
+	interfered other "the pause of the queue '$q.y' ended early"
+	has_no "messages" "'$q.x'" "$(<"$err")"
+	is keys "1 x" "$(wq get -n 9 $q.x | sort | words)"
+}
+
+# in_use WHAT MESSAGE: a process has only WHAT of the queue, and reload names it and changes nothing
+in_use() {
+	local process
+	queue
+	wq add $q a
+	fake_kmod : :
+	python3 -IS - $1 /dev/wqueue/$q "$dir/ready" <<-'END' &
+	import ctypes, fcntl, mmap, os, sys, time
+	queue = os.open(sys.argv[2], os.O_RDWR)
+	if sys.argv[1] == "wait":
+	    key = ctypes.create_string_buffer(b"a", 1)
+	    arg = (24).to_bytes(4, "little") + bytes(4)
+	    arg += ctypes.addressof(key).to_bytes(8, "little") + (1).to_bytes(4, "little") + bytes(4)
+	    fd = fcntl.ioctl(queue, 0xe808, bytearray(arg))
+	else:
+	    fd = fcntl.ioctl(queue, 0xe80e, bytearray((16).to_bytes(4, "little") + bytes(12)))
+	if sys.argv[1] == "mapping":
+	    page = mmap.mmap(fd, mmap.PAGESIZE, mmap.MAP_SHARED, mmap.PROT_READ)
+	    os.close(fd)
+	os.close(queue)
+	os.close(os.open(sys.argv[3], os.O_CREAT | os.O_WRONLY))
+	time.sleep(600)
+	END
+	process=$!
+	eventually test -e "$dir/ready"
+	status 1 env "PATH=$dir/bin:$PATH" "$WQCTL" reload
+	prints "process $process (python3) $2"
+	prints "nothing was changed"
+	kill $process
+}
+
+test_reload_names_a_process_with_a_wait() { in_use wait "has open the queue $q"; }
+test_reload_names_a_process_with_the_file_of_a_map() { in_use map "has the map of a queue"; }
+test_reload_names_a_process_with_a_mapping() { in_use mapping "has the map of a queue"; }
 
 test_reload_names_what_can_hold_the_lock_of_the_state() {
 	mkdir -p /var/lib/wq

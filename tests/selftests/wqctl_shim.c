@@ -9,6 +9,7 @@
  *	signals	no file of signals can be opened
  *	clone	the second and the third worker of wqctl run can't be started
  *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
+ *	blink	at each list the owner of such a queue resumes it and pauses it again
  *	again	at each list of keys such a queue is removed and made again
  *	chown	each chown prints the file's mode, and fails
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
@@ -16,6 +17,14 @@
  *	sorting	each comparison of a sort takes 2 ms by the clock of the process
  *	detach	before the first source is detached, the directory $SHIM_DIR is removed
  *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
+ *	disk	each sync takes 11 s by the clock of the process
+ *	dirs	no directory can be synced
+ *	added	at the first list of a queue with a name that ends in .x after wqctl reload has saved
+ *		it, its owner lets a user add the key late
+ *	last	right before such a queue is unlinked, its owner does that
+ *	taken	at that list a consumer takes a key
+ *	other	at that list the owner of the queue with the name in $SHIM_QUEUE resumes it, and the
+ *		clock of the process is 3 s ahead
  *
  * With SHIM_KILL=N the N-th call of those that change a queue, a file or a directory kills wqctl.
  */
@@ -27,6 +36,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,18 +78,78 @@ int renameat(int dir, const char *from, int to_dir, const char *to)
 	return counted(SYS_renameat, dir, (long)from, to_dir, (long)to);
 }
 
+static bool is_marked(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 2 && !strcmp(name + len - 2, ".x");
+}
+
+static int queue_file(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/dev/wqueue/%s", name);
+	return syscall(SYS_openat, AT_FDCWD, path, O_RDWR);
+}
+
+static int pause_for(int fd, long ns)
+{
+	struct wq_control pause = {
+		.size = sizeof(pause),
+		.flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
+		.timeout = ns,
+	};
+
+	return syscall(SYS_ioctl, fd, WQ_IOC_PAUSE, &pause);
+}
+
+/* A user adds a key in a moment in which the owner of the queue lets adds through. */
+static void add_late(const char *name)
+{
+	int fd = queue_file(name);
+
+	if (fd < 0 || pause_for(fd, 0) || syscall(SYS_write, fd, "late", 4) != 4 ||
+	    pause_for(fd, 10000000000))
+		fprintf(stderr, "the key late was not added\n");
+	close(fd);
+}
+
+/* libwq can unlink by the path or in the directory. */
+static void before_unlink(const char *path)
+{
+	const char *name = strrchr(path, '/');
+
+	name = name ? name + 1 : path;
+	if (shim("last") && is_marked(name))
+		add_late(name);
+}
+
 int unlink(const char *path)
 {
+	before_unlink(path);
 	return counted(SYS_unlink, (long)path, 0, 0, 0);
 }
 
 int unlinkat(int dir, const char *path, int flags)
 {
+	before_unlink(path);
 	return counted(SYS_unlinkat, dir, (long)path, flags, 0);
 }
 
+/* Seconds and ns by which the clock of the process is ahead. */
+static time_t ahead;
+static long ahead_ns;
+
 int fsync(int fd)
 {
+	struct stat st;
+
+	if (shim("dirs") && !fstat(fd, &st) && S_ISDIR(st.st_mode)) {
+		errno = EIO;
+		return -1;
+	}
+	ahead += shim("disk") ? 11 : 0;
 	return counted(SYS_fsync, fd, 0, 0, 0);
 }
 
@@ -108,24 +178,46 @@ int signalfd(int fd, const sigset_t *mask, int flags)
 	return -1;
 }
 
+/* wqctl reload lists the queue once more, to remove its keys. */
+static void at_removal(const char *name)
+{
+	static bool done;
+	char keys[512];
+	struct wq_get get = {
+		.size = sizeof(get),
+		.keys = { .addr = (uintptr_t)keys, .size = sizeof(keys), .count = 1 },
+	};
+	int fd;
+
+	if (done || syscall(SYS_access, "/var/lib/wq/reload.wq", F_OK))
+		return;
+	done = true;
+	if (shim("added"))
+		add_late(name);
+	/* The descriptor stays open, or the key would be given back. */
+	if (shim("taken") && syscall(SYS_ioctl, queue_file(name), WQ_IOC_GET, &get))
+		fprintf(stderr, "no key was taken\n");
+	if (shim("other")) {
+		ahead += 3;
+		fd = queue_file(getenv("SHIM_QUEUE"));
+		pause_for(fd, 0);
+		close(fd);
+	}
+}
+
 /* The owner of a queue interferes while another process reads its keys. */
 static void interfere(int fd)
 {
-	struct wq_control resume = {
-		.size = sizeof(resume),
-		.flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
-	};
 	struct wq_stat st = { .size = sizeof(st) };
 	char path[128];
-	size_t len;
 
-	if (syscall(SYS_ioctl, fd, WQ_IOC_STAT, &st))
+	if (syscall(SYS_ioctl, fd, WQ_IOC_STAT, &st) || !is_marked(st.name))
 		return;
-	len = strlen(st.name);
-	if (len < 2 || strcmp(st.name + len - 2, ".x"))
-		return;
-	if (shim("resume"))
-		syscall(SYS_ioctl, fd, WQ_IOC_PAUSE, &resume);
+	at_removal(st.name);
+	if (shim("resume") || shim("blink"))
+		pause_for(fd, 0);
+	if (shim("blink"))
+		pause_for(fd, 10000000000);
 	if (!shim("again"))
 		return;
 	snprintf(path, sizeof(path), "/dev/wqueue/%s", st.name);
@@ -143,10 +235,6 @@ static void remove_dir(const struct wq_source_op *op)
 	removed = true;
 	syscall(SYS_rmdir, getenv("SHIM_DIR"));
 }
-
-/* Seconds and ns by which the clock of the process is ahead. */
-static time_t ahead;
-static long ahead_ns;
 
 int clock_gettime(clockid_t clock, struct timespec *ts)
 {
@@ -199,9 +287,7 @@ void qsort_r(void *base, size_t num, size_t size,
 
 static void report_lease(struct wq_attrs *attrs)
 {
-	size_t len = strlen(attrs->name);
-
-	if (shim("lease") && len > 2 && !strcmp(attrs->name + len - 2, ".x"))
+	if (shim("lease") && is_marked(attrs->name))
 		attrs->lease = -1;
 }
 
@@ -269,9 +355,8 @@ struct dirent *readdir(DIR *dir)
 {
 	struct dirent *(*next)(DIR *dir) = dlsym(RTLD_NEXT, "readdir");
 	struct dirent *entry = next(dir);
-	size_t len = entry ? strlen(entry->d_name) : 0;
 
-	if (shim("unlink") && len > 2 && !strcmp(entry->d_name + len - 2, ".x"))
+	if (shim("unlink") && entry && is_marked(entry->d_name))
 		strcpy(entry->d_name, "gone");
 	return entry;
 }

@@ -6,7 +6,8 @@
  *
  *  1. Look for processes, mounts and modules that use the module.	As before.
  *  2. Pause the queues, and wait until no key is processing.	The pauses end within 10 seconds.
- *  3. Save the queues to RELOAD_FILE.			All keys are in the queues, too.
+ *  3. Save the queues to RELOAD_FILE.			All keys are in the queues, too.  The pauses
+ *							end within 2 minutes, as a disk can be slow.
  *  4. Close the set of names.			As before, but the set is closed.
  *  5. Remove the keys of each queue, and its name.	The file has all keys, the set is closed.
  *  6. Unmount wqueue, unload the modules, load and mount them again.	As in step 5, or no module.
@@ -22,6 +23,11 @@
  * without the parameter lets users create queues, and so does one that the kernel loads for a mount
  * before reload does.  So step 7 adds no key to a queue whose owner, group or mode are not those of
  * the removed queue.
+ *
+ * A queue's owner can resume it at any time.  So reload removes keys only if the queue was paused all
+ * the time and has no key more than the file, and it removes a queue only if no key is left.  If
+ * not, reload ends, and restores what it has removed.  A key that was added between the last look and
+ * the unlink is added to the restored queue.
  *
  * A removed queue stays paused: an add through an old descriptor fails with EHOSTDOWN, so that no
  * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no keys.
@@ -53,6 +59,9 @@
 #define MODULE		"/sys/module/wq"
 #define PARAMETERS	MODULE "/parameters"
 #define CLOSED		PARAMETERS "/closed"
+
+/* Keys that were added to a queue while it was removed, if RELOAD_FILE has other queues. */
+#define ADDED_FILE	STATE_DIR "/reload-added.wq"
 
 /* The commands that remain if queues are only in the file, and the set is closed. */
 #define RESTORE		"wqctl restore --merge " RELOAD_FILE " && rm " RELOAD_FILE " && echo N >" CLOSED
@@ -126,18 +135,15 @@ struct reload {
 	struct hold *ring;
 };
 
+/* Return the exit status, after a message. */
 static int renew_all(struct reload *r)
 {
-	if (!r->ring || !hold_renew(r->ring))
-		return 0;
-	progress_end();
-	message("a pause of a queue ended early; try again");
-	return -1;
+	return !r->ring || !hold_renew(r->ring) ? DONE : pause_ended(r->list, r->num);
 }
 
 static int no_reload(const char *what, const char *queue)
 {
-	struct args one = { .queue = queue, .fd = -1 };
+	struct args one = { .command = "reload", .queue = queue, .fd = -1 };
 
 	return complain(&one, "can't %s the queue '%s'", what, queue);
 }
@@ -154,11 +160,31 @@ static uint64_t files_limit(void)
 	return limit.rlim_cur;
 }
 
+/* A source is not in the snapshot.  With --force it ends, and its owner has to attach it again. */
+static int look_at_sources(const struct reload *r, int q, const char *name)
+{
+	char text[WQ_MAX_SOURCE_TEXT];
+	struct wq_source_op op = { 0 };
+	bool found = false;
+
+	while (!wq_source_next(q, &op, text, sizeof(text))) {
+		found = true;
+		if (!r->a->force)
+			break;
+		message("the queue '%s' has a source, which the reload ends: %s", name, text);
+	}
+	if (!found)
+		return errno == ENOENT ? DONE : no_reload("list the sources of", name);
+	if (r->a->force)
+		return DONE;
+	message("the queue '%s' has a source, which a reload would end: %s", name, text);
+	message("detach it first, or use --force and attach it again with --scan");
+	return FAILED;
+}
+
 static int hold_queue(struct reload *r, const char *name)
 {
-	struct wq_source_op op = { 0 };
 	struct held *h = &r->list[r->num];
-	char text[WQ_MAX_SOURCE_TEXT];
 	int q = wq_open(name, O_RDWR, 0, 0);
 
 	if (q < 0 && errno == EMFILE) {
@@ -171,12 +197,7 @@ static int hold_queue(struct reload *r, const char *name)
 	r->num++;
 	if (held_begin(h, q, name))
 		return no_reload("pause", name);
-	if (!r->a->force && wq_source_next(q, &op, text, sizeof(text)) > 0) {
-		message("the queue '%s' has a source, which a reload would end: %s", name, text);
-		message("detach it first, or use --force and attach it again with --scan");
-		return FAILED;
-	}
-	return DONE;
+	return look_at_sources(r, q, name);
 }
 
 static int hold_queues(struct reload *r)
@@ -243,46 +264,116 @@ static int wait_for_runs(struct reload *r)
 	return DONE;
 }
 
-/* Drop the keys, which the snapshot has.  Fail if a consumer has got one of them all the same. */
-static int cancel_keys(struct held *h)
+/*
+ * Whether the file has each key that the queue has.  While the queue was paused all the time, its keys
+ * can only have become due, or its owner has changed them.  Return -1 with errno.
+ */
+static int check_same(const struct held *h, struct wq_stat *st)
+{
+	const struct wq_stat *was = &h->saved;
+
+	if (hold_check(&h->hold, st))
+		return -1;
+	if (st->state & WQ_STATE_UNLINKED && !h->unlinked)
+		errno = ENOENT;
+	else if (st->gets != was->gets || st->processing)
+		errno = EBUSY;
+	else if (st->adds - was->adds + st->delayed + h->undelayed > was->delayed ||
+		 st->kicked != was->kicked || st->disabled != was->disabled)
+		errno = ESTALE;
+	else
+		return 0;
+	return -1;
+}
+
+/* As check_same(), of a queue whose keys were removed.  A parked key waits for no run. */
+static int check_empty(const struct held *h)
+{
+	struct wq_stat st;
+
+	if (check_same(h, &st))
+		return -1;
+	errno = ESTALE;
+	return st.ready || st.delayed || st.depth ? -1 : 0;
+}
+
+/* Drop listed keys, which the file has. */
+static int cancel_page(struct held *h, struct wq_items *b)
+{
+	struct wq_view v;
+	int was;
+
+	while (wq_items_next(b, &v)) {
+		if (!(v.info.state & (WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_DELAYED)))
+			continue;
+		was = wq_cancel(h->q, v.key, v.len);
+		if (was < 0)
+			return -1;
+		h->undelayed += !!(was & WQ_KEY_DELAYED);
+	}
+	return 0;
+}
+
+/* Drop the keys, which the file has.  Fail if a consumer has got one of them all the same. */
+static int cancel_keys(struct reload *r, struct held *h)
 {
 	struct wq_items b = WQ_ITEMS_INIT;
 	uint64_t cursor = 0;
 	struct wq_stat st;
-	struct wq_view v;
 	int ret = 0;
 
-	h->taken = true;
 	do {
-		ret = wq_list_since(h->q, &b, 512, &cursor) < 0 ? -1 : hold_renew(&h->hold);
-		while (!ret && wq_items_next(&b, &v))
-			if (v.info.state & (WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_DELAYED))
-				ret = wq_cancel(h->q, v.key, v.len) < 0 ? -1 : 0;
+		if (renew_all(r)) {
+			wq_items_free(&b);
+			return FAILED;
+		}
+		/* The check is after the list: a key that an add brings later is not in the page. */
+		ret = wq_list_since(h->q, &b, 512, &cursor) < 0 ? -1 : check_same(h, &st);
+		h->taken = h->taken || !ret;
+		ret = ret ? ret : cancel_page(h, &b);
 	} while (!ret && cursor);
 	wq_items_free(&b);
-	if (ret || wq_stat(h->q, &st))
-		return -1;
-	errno = st.state & WQ_STATE_UNLINKED ? ENOENT : EBUSY;
-	return st.processing || st.state & WQ_STATE_UNLINKED ? -1 : 0;
+	return ret || check_empty(h) ? -1 : DONE;
+}
+
+static int not_removed(const struct held *h)
+{
+	switch (errno) {
+	case ESTALE:
+		message("can't remove the queue '%s': a key was added or changed after it was saved, which its owner can allow by wqctl resume; see its owner in wqctl ls, and try again",
+			h->name);
+		return FAILED;
+	case EBUSY:
+		message("can't remove the queue '%s': a consumer took a key after it was saved; see the consumers in wqctl ls %s%s, and try again",
+			h->name, end_of_options(h->name), h->name);
+		return FAILED;
+	default:
+		return no_reload("remove", h->name);
+	}
 }
 
 /*
  * The keys first: if wqctl is killed before the unlink, the queue is there and has no pause.
  * Adds through an old descriptor must fail for ever, and gets find no key.
  */
-static int remove_queue(struct held *h)
+static int remove_queue(struct reload *r, struct held *h)
 {
-	int ret = cancel_keys(h);
+	int ret = cancel_keys(r, h);
 
+	if (ret > 0)
+		return ret;
 	if (!ret)
 		ret = wq_unlink(h->name);
+	h->unlinked = !ret;
 	if (!ret && !(h->st.state & WQ_STATE_SHUTDOWN))
 		ret = wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
+	if (!ret)
+		ret = check_empty(h);
 	if (ret)
-		return no_reload("remove", h->name);
+		return not_removed(h);
 	close(h->q);
 	h->q = -1;
-	h->hold.what = 0;
+	h->hold.what = h->hold.must = 0;
 	return DONE;
 }
 
@@ -304,7 +395,8 @@ static void release_queues(struct reload *r)
 	for (h = r->list; h < r->list + r->num; h++) {
 		if (h->q < 0)
 			continue;
-		if (h->hold.what)
+		/* A removed one stays paused. */
+		if (h->hold.what && !h->unlinked)
 			hold_end(&h->hold);
 		close(h->q);
 		h->q = -1;
@@ -345,6 +437,43 @@ static int restore_queues(struct reload *r)
 		ret = FAILED;
 	}
 	return ret;
+}
+
+/*
+ * A key was added to a queue between the last look at it and its unlink.  Pause the queue, and add the
+ * key to the restored one.
+ */
+static void move_added(struct held *h)
+{
+	const char *path = access(RELOAD_FILE, F_OK) ? RELOAD_FILE : ADDED_FILE;
+
+	h->hold = (struct hold){ .q = h->q };
+	wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
+	if (save_held(h, 1, path))
+		message("the queue '%s' got keys while it was removed, which are lost", h->name);
+	else if (restore_held(h, 1, path))
+		message("the queue '%s' got keys while it was removed; add them to it: wqctl restore --merge %s && rm %s",
+			h->name, path, path);
+	else
+		unlink(path);
+	close(h->q);
+}
+
+/* Give up in step 5: what was removed comes back. */
+static void undo(struct reload *r)
+{
+	struct held added = { .q = -1 }, *h;
+
+	for (h = r->list; h < r->list + r->num; h++) {
+		if (!h->unlinked || h->q < 0)
+			continue;
+		added = *h;
+		h->q = -1;
+	}
+	release_queues(r);
+	restore_queues(r);
+	if (added.q >= 0)
+		move_added(&added);
 }
 
 /* Step 6: the module */
@@ -533,16 +662,16 @@ static int replace_all(struct reload *r)
 	if (hold_queues(r) || wait_for_runs(r))
 		return FAILED;
 	block_signals();
+	/* If it fails, there is no file. */
 	if (save_held(r->list, r->num, RELOAD_FILE))
 		return FAILED;
 	set_closed(true);
 	for (i = 0; i < r->num; i++)
-		if (renew_all(r) || remove_queue(&r->list[i]))
+		if (renew_all(r) || remove_queue(r, &r->list[i]))
 			break;
 	if (i == r->num)
 		return replace_module(r);
-	release_queues(r);
-	restore_queues(r);
+	undo(r);
 	return FAILED;
 }
 

@@ -60,7 +60,7 @@ struct target {
 static int no_queue(const struct restore *r, const struct part *p, const struct snapshot_queue *q,
 		    const char *what)
 {
-	struct args one = { .queue = q->name, .fd = -1 };
+	struct args one = { .command = "restore", .queue = q->name, .fd = -1 };
 
 	if (errno == ENOSPC) {
 		message("can't restore '%s': line %zu: can't %s the queue '%s': it has max_keys keys, or its owner's queues would exceed a limit; compare wqctl stat %s%s and wqctl info, and raise the limit: wqctl set -n, or /sys/module/wq/parameters",

@@ -56,7 +56,10 @@ int hold_begin(struct hold *h, int q, const struct wq_stat *st)
 	unsigned int i;
 	int64_t left;
 
-	*h = (struct hold){ .q = q, .begun = now_ns() };
+	*h = (struct hold){
+		.q = q, .must = WQ_PAUSE_GETS | WQ_PAUSE_ADDS, .begun = now_ns(), .time = HOLD_TIME,
+		.resumes = st->resumes,
+	};
 	h->renewed = h->begun;
 	for (i = 0; i < 2; i++) {
 		left = *resume_of(&copy, i);
@@ -68,28 +71,32 @@ int hold_begin(struct hold *h, int q, const struct wq_stat *st)
 	return h->what ? wq_pause(q, h->what, HOLD_TIME) : 0;
 }
 
-/* Whether the queue was paused all the time. */
-static int check_held(const struct hold *h, struct wq_stat *st)
+int hold_check(const struct hold *h, struct wq_stat *st)
 {
 	if (wq_stat(h->q, st))
 		return -1;
-	if ((paused_bits(st) & h->what) == h->what &&
-	    (!h->what || now_ns() - h->renewed < HOLD_TIME))
+	if ((paused_bits(st) & h->must) == h->must && st->resumes == h->resumes &&
+	    (!h->what || now_ns() - h->renewed < h->time))
 		return 0;
 	errno = ESTALE;
 	return -1;
 }
 
-static int renew(struct hold *h)
+static int extend(struct hold *h, int64_t time)
 {
 	struct wq_stat st;
 
-	if (!h->what || now_ns() - h->renewed < HOLD_TIME / 5)
-		return 0;
-	if (check_held(h, &st))
+	if (hold_check(h, &st))
 		return -1;
 	h->renewed = now_ns();
-	return wq_pause(h->q, h->what, HOLD_TIME);
+	h->time = time;
+	return h->what ? wq_pause(h->q, h->what, time) : 0;
+}
+
+/* Also a queue that its owner has paused for ever, as the owner can resume it. */
+static int renew(struct hold *h)
+{
+	return h->must && now_ns() - h->renewed >= HOLD_TIME / 5 ? extend(h, HOLD_TIME) : 0;
 }
 
 static volatile sig_atomic_t stopped;
@@ -128,23 +135,38 @@ int hold_renew(struct hold *h)
 	return 0;
 }
 
+int hold_extend(struct hold *h, int64_t time)
+{
+	struct hold *other = h;
+
+	do {
+		if (other->must && extend(other, time))
+			return -1;
+		other = other->next;
+	} while (other && other != h);
+	return 0;
+}
+
 int hold_end(struct hold *h)
 {
 	struct wq_stat st;
-	int ret = check_held(h, &st), err = errno;
+	int ret = hold_check(h, &st), err = errno;
+	bool paused = (!ret || err == ESTALE) && (paused_bits(&st) & h->what) == h->what;
 	int64_t left;
 	unsigned int i;
 
-	for (i = 0; i < 2 && !ret; i++) {
+	for (i = 0; i < 2 && paused; i++) {
 		left = *resume_of(&st, i);
 		/* Leave a pause that somebody has made longer meanwhile. */
-		if (!(h->what & 1U << i) || left < 0 || left > HOLD_TIME)
+		if (!(h->what & 1U << i) || left < 0 || left > h->time)
 			continue;
 		left = h->before[i] - (now_ns() - h->begun);
-		ret = wq_pause(h->q, 1U << i, left > 0 ? left : 0);
-		err = errno;
+		if (wq_pause(h->q, 1U << i, left > 0 ? left : 0)) {
+			ret = -1;
+			err = errno;
+		}
 	}
-	h->what = 0;
+	h->what = h->must = 0;
 	errno = err;
 	return ret;
 }
@@ -320,6 +342,7 @@ static int hold_queue(struct held *h)
 	if (wq_stat(h->q, &h->st))
 		return -1;
 	/* After a shut down a queue can't be paused, and no key is added. */
+	h->hold.resumes = h->st.resumes;
 	return h->st.state & WQ_STATE_SHUTDOWN ? 0 : hold_begin(&h->hold, h->q, &h->st);
 }
 
@@ -529,13 +552,13 @@ static int put_queue(struct out *o, struct content *c)
 
 static int not_saved(const char *name)
 {
-	struct args one = { .queue = name, .fd = -1 };
+	struct args one = { .command = "save", .queue = name, .fd = -1 };
 
 	switch (errno) {
 	case EBADMSG:
 		return FAILED;
 	case ESTALE:
-		message("can't save the queue '%s': its pause ended before all keys were read, which its owner can do by wqctl resume; see its owner in wqctl ls, and try again",
+		message("can't save the queue '%s': its pause ended before all keys were read, by the end of another wqctl save of the queue, or as its owner called wqctl resume; see its owner in wqctl ls, and try again",
 			name);
 		return FAILED;
 	case EIDRM:
@@ -609,35 +632,76 @@ struct held_list {
 	size_t num;
 };
 
+int pause_ended(const struct held *list, size_t num)
+{
+	const struct held *h;
+	struct wq_stat st;
+
+	progress_end();
+	for (h = list; h < list + num; h++)
+		if (h->hold.must && hold_check(&h->hold, &st))
+			break;
+	if (h == list + num)
+		message("a pause of a queue ended early; try again");
+	else if (errno == ESTALE && h->hold.time == DISK_TIME && now_ns() - h->hold.renewed >= DISK_TIME)
+		message("the disk took more than %s to write the snapshot, and the pauses of the queues ended; try again when it is less busy",
+			time_text(DISK_TIME));
+	else if (errno == ESTALE)
+		message("the pause of the queue '%s' ended early, by the end of a wqctl save of the queue, or as its owner called wqctl resume; see its owner in wqctl ls, and try again",
+			h->name);
+	else
+		not_saved(h->name);
+	return FAILED;
+}
+
+static int put_one(struct out *o, struct held *h)
+{
+	struct content c = { 0 };
+	int ret = wq_stat(h->q, &h->saved), err;
+
+	o->hold = &h->hold;
+	ret = ret ? ret : read_queue(h, &c, h->name, UINT64_MAX);
+	ret = ret ? ret : put_queue(o, &c);
+	err = errno;
+	content_free(&c);
+	errno = err;
+	return ret;
+}
+
 /* All or none. */
 static int put_held(void *arg, struct out *o)
 {
 	const struct held_list *l = arg;
-	struct content c;
-	size_t i;
+	struct held *h;
+	int ret = 0;
 
-	for (i = 0; i < l->num; i++) {
-		struct held *h = &l->list[i];
-		int ret = read_queue(h, &c, h->name, UINT64_MAX);
-
-		o->hold = &h->hold;
-		ret = ret ? ret : put_queue(o, &c);
-		if (ret)
+	for (h = l->list; !ret && h < l->list + l->num; h++) {
+		ret = put_one(o, h);
+		if (ret && errno == ESTALE)
+			pause_ended(l->list, l->num);
+		else if (ret)
 			not_saved(h->name);
-		content_free(&c);
-		if (ret) {
-			o->queues = 0;
-			return FAILED;
-		}
 	}
-	return DONE;
+	/* The disk can take longer than a pause, and nothing renews it meanwhile. */
+	if (!ret && l->num && hold_extend(&l->list->hold, DISK_TIME))
+		ret = pause_ended(l->list, l->num);
+	if (!ret)
+		return DONE;
+	o->queues = 0;
+	return FAILED;
 }
 
 int save_held(struct held *list, size_t num, const char *path)
 {
 	struct held_list all = { .list = list, .num = num };
+	bool written;
+	int ret = snapshot_write(path, put_held, &all, &written);
 
-	return snapshot_write(path, put_held, &all, NULL);
+	if (!ret && num && hold_extend(&list->hold, HOLD_TIME))
+		ret = pause_ended(list, num);
+	if (ret && written)
+		unlink(path);
+	return ret;
 }
 
 /* The command */
@@ -705,7 +769,7 @@ static int read_once(struct save *s, int q, const char *name, struct content *c)
 	ret = owner < 0 ? -1 : read_queue(&h, c, name, !h.st.uid ? UINT64_MAX :
 					  s->most - s->owners[owner].bytes);
 	err = errno;
-	if (h.hold.what && hold_end(&h.hold) && !ret) {
+	if (hold_end(&h.hold) && !ret) {
 		ret = -1;
 		err = errno;
 	}

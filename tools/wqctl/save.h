@@ -20,25 +20,39 @@ void boot_line(char *line, size_t size);
 /* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */
 #define HOLD_TIME	(10 * NSEC_PER_SEC)
 
+/* The same while a disk writes, and no renewal can come. */
+#define DISK_TIME	(120 * NSEC_PER_SEC)
+
 /**
  * struct hold - a pause of gets and adds while a command reads or fills a queue
  * @q: the queue
  * @what: WQ_PAUSE_* that the command paused
+ * @must: WQ_PAUSE_* that must stay paused, also those that others paused
  * @before: from before it: the time until a pause ends, by bit; 0: it was not paused
  * @begun: when the pause began
  * @renewed: when it was begun or renewed
+ * @time: for how long it was begun or renewed
+ * @resumes: wq_stat.resumes from before it, which stays while the queue is paused.  An older module
+ *	has none
  * @next: NULL, or the next one of a ring that is renewed together
  */
 struct hold {
 	int q;
-	uint32_t what;
+	uint32_t what, must;
 	int64_t before[2];
-	int64_t begun, renewed;
+	int64_t begun, renewed, time;
+	uint64_t resumes;
 	struct hold *next;
 };
 
 /* Pause the queue, unless it is paused for ever.  Return -1 with errno on error. */
 int hold_begin(struct hold *h, int q, const struct wq_stat *st);
+
+/* Read the statistics.  Return -1 with errno: ESTALE if the queue was not paused all the time. */
+int hold_check(const struct hold *h, struct wq_stat *st);
+
+/* Pause the queue, and those of its ring, for @time from now.  Return -1 with errno as hold_renew(). */
+int hold_extend(struct hold *h, int64_t time);
 
 /* Renew the pause, and those of its ring.  Return -1 with errno: ESTALE if a pause has ended. */
 int hold_renew(struct hold *h);
@@ -51,14 +65,18 @@ int hold_end(struct hold *h);
  * @q: descriptor, or -1: it is not held any more
  * @st: from before the pause
  * @hold: the pause; @hold.what is 0 if the queue is shut down
+ * @saved: from right before its keys were read
  * @taken: the command has begun to remove its keys
+ * @unlinked: the command has removed its name
+ * @undelayed: keys that were delayed when the command removed them
  */
 struct held {
 	char name[WQ_NAME_MAX];
 	int q;
-	bool taken;
-	struct wq_stat st;
+	bool taken, unlinked;
+	struct wq_stat st, saved;
 	struct hold hold;
+	uint64_t undelayed;
 };
 
 /* Pause an open queue of a name without a slash.  Return -1 with errno on error. */
@@ -100,7 +118,13 @@ int snapshot_write(const char *path, put_func *put_queues, void *arg, bool *writ
  */
 int save_named(const struct args *a, const char *path, bool *written);
 
-/* Write a snapshot of queues that are paused to the file @path, and leave them paused. */
+/* Report the queue in the list whose pause has ended early.  Return FAILED. */
+int pause_ended(const struct held *list, size_t num);
+
+/*
+ * Write a snapshot of queues that are paused to the file @path, and leave them paused.  If that
+ * fails, there is no such file.
+ */
 int save_held(struct held *list, size_t num, const char *path);
 
 /* Make the queues in the list that were taken again, or add their keys to those that exist. */

@@ -4749,6 +4749,51 @@ test_errors_name_their_cause_by_the_command_and_the_queue() {
 	has add "the queues of its owner take as much memory as user_bytes allows" "$(<"$dir/add")"
 }
 
+# swapped AT ARGUMENT...: wqctl, while $dir/link changes from /dev/wqueue to $dir/other
+swapped() {
+	local got=0
+	mkdir -p "$dir/other"
+	echo text >"$dir/other/$q"
+	ln -sfn /dev/wqueue "$dir/link"
+	ln -sfn "$dir/other" "$dir/next"
+	SHIM_AT=$1 SHIM_DIR=$dir with_shim swap "${@:2}" || got=$?
+	exists_no "$dir/next"
+	return $got
+}
+
+# The directory of the path belongs to a user, and root uses the path.
+test_a_path_whose_directory_changes_meanwhile_reaches_no_file_beyond_wqueue() {
+	queue
+	succeeds wq add $q key
+	status 0 swapped 1 stat "$dir/link/$q"
+	status 0 swapped 1 get "$dir/link/$q"
+	is key key "$(<"$out")"
+	# the open is the first look, and the unlink the second
+	status 0 swapped 2 unlink "$dir/link/$q"
+	is "file" text "$(<"$dir/other/$q")"
+	exists_no /dev/wqueue/$q
+	# and with attributes, by which the queue is made
+	status 0 swapped 1 create "$dir/link/$q"
+	exists /dev/wqueue/$q
+	succeeds wq unlink $q 2>/dev/null
+}
+
+test_a_queue_can_be_opened_by_a_link_and_by_a_mount_of_its_file() {
+	queue
+	ln -s /dev/wqueue/$q "$dir/link"
+	: >"$dir/mounted"
+	mount --bind /dev/wqueue/$q "$dir/mounted"
+	succeeds wq add "$dir/link" one
+	succeeds wq add "$dir/mounted" two
+	is keys "one two" "$(wq get "$dir/mounted") $(wq get "$dir/link")"
+	status 1 wq unlink "$dir/mounted"
+	prints "something is mounted on the queue's file"
+	umount "$dir/mounted"
+	exists /dev/wqueue/$q
+	status 1 wq stat "$dir/mounted"
+	prints "is not a queue's file in wqueue"
+}
+
 test_options_of_attributes_are_given_once_and_an_order_is_one() {
 	reports 2 "--order is given twice" wq create --order fifo --order priority $q
 	reports 2 "a queue has one of the orders fifo" wq create --order priority,groups $q

@@ -16,6 +16,8 @@
  *	slow	each sort takes 11 s by the clock of the process
  *	sorting	each comparison of a sort takes 2 ms by the clock of the process
  *	detach	before the first source is detached, the directory $SHIM_DIR is removed
+ *	swap	after the look for wqueue of number $SHIM_AT a path leads to another directory: the link
+ *		$SHIM_DIR/link is replaced by $SHIM_DIR/next
  *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
  *	disk	each sync takes 11 s by the clock of the process
  *	dirs	no directory can be synced
@@ -43,6 +45,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -203,6 +206,35 @@ static void at_removal(const char *name)
 		pause_for(fd, 0);
 		close(fd);
 	}
+}
+
+/* The owner of a directory changes it between the calls of a process that uses a path. */
+static void swap_link(void)
+{
+	static int calls;
+	char link[128], next[128];
+
+	if (!shim("swap") || ++calls != atoi(getenv("SHIM_AT")))
+		return;
+	snprintf(link, sizeof(link), "%s/link", getenv("SHIM_DIR"));
+	snprintf(next, sizeof(next), "%s/next", getenv("SHIM_DIR"));
+	syscall(SYS_rename, next, link);
+}
+
+int statfs(const char *path, struct statfs *st)
+{
+	int ret = syscall(SYS_statfs, path, st);
+
+	swap_link();
+	return ret;
+}
+
+int fstatfs(int fd, struct statfs *st)
+{
+	int ret = syscall(SYS_fstatfs, fd, st);
+
+	swap_link();
+	return ret;
 }
 
 /* The owner of a queue interferes while another process reads its keys. */

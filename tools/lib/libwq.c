@@ -90,7 +90,16 @@ static const char *names_dir(void)
 	return dir && dir[0] ? dir : WQ_DIRECTORY;
 }
 
-/* 1: @path is in wqueue; 0: in another file system; -1 with errno. */
+/* 1: the file is in wqueue; 0: in another file system; -1 with errno. */
+static int fd_is_wqueue(int fd)
+{
+	struct statfs st;
+
+	if (fstatfs(fd, &st))
+		return -1;
+	return (unsigned long)st.f_type == WQUEUE_MAGIC;
+}
+
 static int is_wqueue(const char *path)
 {
 	struct statfs st;
@@ -129,20 +138,36 @@ static int path_of(char path[PATH_MAX], const char *name)
 	return 0;
 }
 
+/*
+ * Open the directory of @path.  *@base receives the name in it.  If the directory is in wqueue, so is
+ * a file of that name.  Another user can replace a directory or a link of the path at any time, so a
+ * check of a path says nothing about the next use of that path.
+ */
+static int open_parent(const char *path, int oflag, const char **base)
+{
+	char dir[PATH_MAX] = "/";
+
+	*base = strrchr(path, '/') + 1;
+	if (*base - path > 1)
+		snprintf(dir, sizeof(dir), "%.*s", (int)(*base - path - 1), path);
+	return open(dir, oflag | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* Open or create the queue by the directory of @path. */
 static int open_in_directory(const char *path, int oflag, struct wq_attrs *arg)
 {
-	const char *base = strrchr(path, '/') + 1;
-	char dir[PATH_MAX] = "/";
+	const char *base;
 	int fd, ret;
 
-	if (copy_name(arg->name, base))
-		return -1;
-	if (base - path > 1)
-		snprintf(dir, sizeof(dir), "%.*s", (int)(base - path - 1), path);
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open_parent(path, O_RDONLY, &base);
 	if (fd < 0)
 		return -1;
+	ret = fd_is_wqueue(fd);
+	if (ret <= 0 || copy_name(arg->name, base)) {
+		errno = ret ? errno : ENOTTY;
+		close_keeping_errno(fd);
+		return -1;
+	}
 	arg->fd = oflag;
 	ret = above_stdio(ioctl(fd, WQ_IOC_OPEN, arg));
 	close_keeping_errno(fd);
@@ -160,20 +185,49 @@ static int make_consumer(int fd, int oflag)
 	return -1;
 }
 
+/* Open what @fd, which has O_PATH, refers to. */
+static int open_again(int fd, int oflag)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, oflag | O_CLOEXEC);
+}
+
+/* Open a path that leads out of its directory: it is a link, or a mount of a queue's file. */
+static int open_elsewhere(const char *path, int oflag)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC), is, ret = -1;
+
+	if (fd < 0)
+		return -1;
+	/* The file could be one on which an open waits, or does something else. */
+	is = fd_is_wqueue(fd);
+	if (is > 0)
+		ret = open_again(fd, oflag);
+	else if (!is)
+		errno = ENOTTY;
+	close_keeping_errno(fd);
+	return ret;
+}
+
 static int open_path(const char *path, int oflag, struct wq_attrs *arg)
 {
 	struct wq_attrs none = { .size = arg->size };
-	int ret;
+	const char *base;
+	int dir, fd;
 
-	/* The file could be one on which an open waits, or does something else. */
-	ret = is_wqueue(path);
-	if (ret < 0 ? errno != ENOENT : !ret) {
-		errno = ret < 0 ? errno : ENOTTY;
-		return -1;
-	}
 	if (memcmp(arg, &none, sizeof(none)))
 		return open_in_directory(path, oflag, arg);
-	return make_consumer(above_stdio(open(path, oflag | O_CLOEXEC)), oflag);
+	dir = open_parent(path, O_PATH, &base);
+	if (dir < 0)
+		return -1;
+	if (fd_is_wqueue(dir) > 0)
+		fd = openat(dir, base, oflag | O_NOFOLLOW | O_CLOEXEC);
+	else
+		fd = open_elsewhere(path, oflag);
+	close_keeping_errno(dir);
+	return make_consumer(above_stdio(fd), oflag);
 }
 
 static int open_bound(const char *name, int oflag, struct wq_attrs *arg)
@@ -230,7 +284,6 @@ int wq_open_attr_sized(const char *name, int oflag, mode_t mode, const struct wq
 int wq_open_same(int q, int oflag)
 {
 	struct wq_attrs arg = { .size = sizeof(arg), .flags = WQ_OPEN_SAME, .fd = q };
-	char path[32];
 	int fd;
 
 	if (oflag & ~(O_ACCMODE | O_NONBLOCK | O_CLOEXEC)) {
@@ -240,9 +293,8 @@ int wq_open_same(int q, int oflag)
 	fd = open_bound(NULL, oflag, &arg);
 	/* A container may have the queue's file and no device. */
 	if (fd < 0 && errno == ENODEV) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", q);
-		fd = make_consumer(above_stdio(open(path, (oflag & (O_ACCMODE | O_NONBLOCK)) |
-						   O_CLOEXEC)), oflag);
+		oflag &= O_ACCMODE | O_NONBLOCK;
+		fd = make_consumer(above_stdio(open_again(q, oflag)), oflag);
 	}
 	return fd;
 }
@@ -341,29 +393,45 @@ int wq_reopen(int q, const char *name, int oflag, int64_t timeout)
 	return replace(q, fd) ? -1 : 1;
 }
 
+/* Why a name of a directory that is not in wqueue is not removed: sets errno. */
+static int refuse_unlink(int dir, const char *base, const char *path)
+{
+	struct stat st;
+	int ret;
+
+	if (fstatat(dir, base, &st, AT_SYMLINK_NOFOLLOW))
+		return -1;
+	ret = is_wqueue(path);
+	if (S_ISLNK(st.st_mode))
+		/* unlink(2) would remove the link, and not the queue. */
+		errno = ELOOP;
+	else if (ret >= 0)
+		/* A queue that is mounted there stays, as for unlink(2). */
+		errno = !ret ? ENOTTY : S_ISDIR(st.st_mode) ? EISDIR : EBUSY;
+	return -1;
+}
+
 int wq_unlink(const char *name)
 {
 	struct wq_attrs arg = { .size = sizeof(arg) };
 	char path[PATH_MAX];
-	struct stat st;
-	int ret;
+	const char *base;
+	int dir, ret;
 
 	if (path_of(path, name))
 		return -1;
 	if (!path[0])
 		return copy_name(arg.name, name) ? -1 : device_call(WQ_IOC_UNLINK, &arg);
-	/* unlink(2) would remove a link, and not the queue. */
-	if (!lstat(path, &st) && S_ISLNK(st.st_mode)) {
-		errno = ELOOP;
+	dir = open_parent(path, O_PATH, &base);
+	if (dir < 0)
 		return -1;
-	}
-	/* Do not remove a file of another kind. */
-	ret = is_wqueue(path);
-	if (ret <= 0) {
-		errno = ret ? errno : ENOTTY;
-		return -1;
-	}
-	return unlink(path);
+	ret = fd_is_wqueue(dir);
+	if (ret > 0)
+		ret = unlinkat(dir, base, 0);
+	else if (!ret)
+		ret = refuse_unlink(dir, base, path);
+	close_keeping_errno(dir);
+	return ret;
 }
 
 int wq_info_sized(struct wq_info *info, size_t size)

@@ -366,12 +366,34 @@ for n in range(8):
 test_merge_takes_no_queue_of_another_owner_for_an_unfinished_one_without_keys() {
 	snapshot '
 line(f"queue {q}")
-line("attr mode 0700")
+line("attr mode 0601")
 line("attr owner 7001")
 ' >"$dir/s"
 	succeeds wq create $q
 	of_nobody $q
 	reports 1 "exists and belongs to user $(id -u nobody), not 7001" wq restore --merge "$dir/s"
+}
+
+# Root's own queue, which chmod has given a mode that has no meaning for it
+test_merge_gives_no_queue_that_exists_to_another_owner_whatever_its_mode() {
+	local mode
+	snapshot '
+line(f"queue {q}")
+line("attr mode 0600")
+line("attr owner 7001")
+line("key ready \"theirs\"")
+' >"$dir/s"
+	succeeds wq create $q
+	for mode in 0700 0601; do
+		succeeds wq set -m $mode $q
+		# with 0601 a queue without keys is one that a killed restore has made
+		succeeds wq add $q mine
+		reports 1 "exists and belongs to user 0, not 7001" wq restore --merge "$dir/s"
+		is "mode, owner, keys" "${mode#0} 0 1" "$(stat -c "%a %u" /dev/wqueue/$q) $(keys_of $q)"
+	done
+	succeeds wq set -m 0700 $q
+	is key mine "$(wq get $q)"
+	reports 1 "exists and belongs to user 0, not 7001" wq restore --merge "$dir/s"
 }
 
 test_a_command_in_a_message_has_the_name_of_a_queue_for_no_option() {
@@ -458,6 +480,43 @@ test_restore_that_is_killed_at_any_call_goes_on_with_merge() {
 		wq save $q.a $q.b >"$dir/t"
 		is "after a kill at call $n" "$want" "$(content <"$dir/t")"
 	done
+}
+
+# The last queue by name, and the largest one of the user with the most keys, come last.
+test_restore_makes_all_queues_and_then_fills_those_of_users_with_many_keys_last() {
+	local n got=137 seen
+	snapshot '
+for name, uid, keys in ("a", 7001, 8), ("b", 7001, 1), ("c", 7002, 6), ("d", 0, 12):
+    line(f"queue {q}.{name}")
+    line("attr mode 0600")
+    line(f"attr owner {uid}")
+    for n in range(keys):
+        line(f"key ready \"{n:02}\"")
+' >"$dir/s"
+	: >"$dir/seen"
+	for ((n = 4; got == 137; n += 3)); do
+		unlink_all
+		got=0
+		killed_at $n restore "$dir/s" || got=$?
+		exists /dev/wqueue/$q.a
+		[ -e /dev/wqueue/$q.d ] || continue
+		seen=$(keys_of $q.{d,c,b,a})
+		matches "keys" '^([0-9]+ 0 0 0|12 [0-6] 0 0|12 6 [01] 0|12 6 1 [0-8])$' "$seen"
+		echo "$seen" >>"$dir/seen"
+	done
+	is "status" 0 $got
+	is "keys" "12 6 1 8" "$seen"
+	# that the kills were before, in and behind each of them
+	for seen in "0 0 0 0" "12 0 0 0" "12 6 0 0" "12 6 1 0"; do
+		has "states" "$seen" "$(<"$dir/seen")"
+	done
+	# a restore that goes on finds nothing but its own queues
+	unlink_all
+	killed_at 12 restore "$dir/s"
+	status 0 wq restore --merge "$dir/s"
+	is "keys" "12 6 1 8" "$(keys_of $q.{d,c,b,a})"
+	is "owners" "7001 7001 7002 0" "$(stat -c %u /dev/wqueue/$q.{a,b,c,d} | words)"
+	is "pauses" 0 "$(wq ls | grep -c "^$q.*paused")"
 }
 
 test_save_boot_keeps_a_snapshot_whose_restore_was_killed() {

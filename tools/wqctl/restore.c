@@ -2,17 +2,20 @@
 /*
  * wqctl restore: make queues and their keys again from a snapshot, see format.h.
  *
- * The whole snapshot is checked before anything changes.  Then each queue is restored by itself: if
- * it can't be restored, it is named, and the others are restored.
+ * The whole snapshot is checked before anything changes.  Then all queues that do not exist are made,
+ * so that no user can take a name while the keys of others are entered.  Then each queue is filled by
+ * itself: if that fails, it is named, and the others are filled.  The queues of root come first, and
+ * those of the user with the most keys last: how long a user's queues take depends on no user who
+ * has more keys.
  *
  * The states of a queue, by what its file shows:
  *
  *	no file				nothing is restored
- *	MODE_UNFINISHED			some of its keys are there; it is paused
+ *	MODE_UNFINISHED			none or some of its keys are there; it is paused
  *	the mode of the snapshot	all is there
  *
  * The mode is changed last, so a restore that was killed goes on where it stopped, with all
- * attributes, and until then no other user can open the queue.  The pause ends soon if wqctl is
+ * attributes, and until then no other user can open the queue.  The pause ends by itself if wqctl is
  * killed.
  * A queue with another owner, group or mode than the snapshot's is left alone: its keys would be
  * given to others.
@@ -32,8 +35,14 @@
 /* Keys between two looks at the time. */
 #define PAGE	512
 
-/* Only the owner can open the queue.  Other queues have no right to execute: it has no meaning. */
-#define MODE_UNFINISHED	0700
+/*
+ * Only the owner can open the queue.  The right to execute has no meaning for a queue, and chmod with
+ * one of the usual modes gives it to others alone by no accident.
+ */
+#define MODE_UNFINISHED	0601
+
+/* How long a queue that was made is paused if nothing fills it. */
+#define MADE_TIME	(600 * NSEC_PER_SEC)
 
 /**
  * struct target - a queue that is filled
@@ -288,6 +297,8 @@ static int fill(struct restore *r, const struct snapshot_queue *sq, const struct
 	/* A restore that was killed right before its end. */
 	if (st.state & WQ_STATE_SHUTDOWN)
 		return finish(sq, t);
+	/* The pause is that of a restore, as nobody else could open the queue. */
+	st.state &= ~(WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED);
 	return hold_begin(&t->hold, t->q, &st) || begin_attrs(sq, t->q) ||
 	       restore_keys(r, sq, p, t) || finish(sq, t) ? -1 : 0;
 }
@@ -319,11 +330,19 @@ static int create_queue(struct snapshot_queue *sq, const struct part *p, struct 
 	return t->q < 0 ? -1 : 0;
 }
 
-/* Whether a restore that was killed has made the queue. */
+static uint32_t owner_of(const struct snapshot_queue *sq)
+{
+	return sq->attrs.set & WQ_ATTR_UID ? sq->attrs.uid : geteuid();
+}
+
+/*
+ * Whether a restore, which may have been killed, has made the queue.  It gets its owner before its
+ * keys, so a queue of the restore's user that has keys is not given to another user.
+ */
 static bool is_unfinished(const struct snapshot_queue *sq, const struct wq_stat *st)
 {
 	return (st->mode & 07777) == MODE_UNFINISHED &&
-	       (st->uid == geteuid() || (sq->attrs.set & WQ_ATTR_UID && st->uid == sq->attrs.uid));
+	       (st->uid == owner_of(sq) || (st->uid == geteuid() && !st->keys));
 }
 
 /*
@@ -333,7 +352,7 @@ static bool is_unfinished(const struct snapshot_queue *sq, const struct wq_stat 
 static bool is_expected(const struct restore *r, const struct part *p,
 			const struct snapshot_queue *sq, const struct wq_stat *st)
 {
-	uint32_t uid = sq->attrs.set & WQ_ATTR_UID ? sq->attrs.uid : geteuid();
+	uint32_t uid = owner_of(sq);
 	uint32_t gid = sq->attrs.set & WQ_ATTR_GID ? sq->attrs.gid : st->gid;
 
 	if (sq->attrs.mode == MODE_UNFINISHED &&
@@ -351,7 +370,7 @@ static bool is_expected(const struct restore *r, const struct part *p,
 	return false;
 }
 
-/* Open a queue, if it exists, to go on with it or to merge into it. */
+/* Open a queue, if it exists, to fill it, to go on with it or to merge into it. */
 static int open_queue(const struct restore *r, const struct part *p,
 		      const struct snapshot_queue *sq, struct target *t)
 {
@@ -363,16 +382,26 @@ static int open_queue(const struct restore *r, const struct part *p,
 	if (wq_stat(t->q, &st))
 		return no_queue(r, p, sq, "read the statistics of");
 	t->own = t->has_file && is_unfinished(sq, &st);
-	return t->own || is_expected(r, p, sq, &st) ? DONE : FAILED;
+	t->created = t->own && p->made;
+	if (t->own || (r->merge && is_expected(r, p, sq, &st)))
+		return DONE;
+	errno = EEXIST;
+	return r->merge ? FAILED : no_queue(r, p, sq, "create");
 }
 
-/* Remove a queue that was made in vain, unless its name is another one's by now. */
+/*
+ * Remove a queue that was made in vain, unless its name is another one's by now.  Its owner could
+ * replace it after the look at it, so the owner is the restore's user again before that.
+ */
 static void remove_created(const struct snapshot_queue *sq, const struct target *t)
 {
+	struct wq_attrs mine = { .set = WQ_ATTR_UID, .uid = geteuid() };
 	struct wq_stat st;
 	int err = errno;
 
-	if (t->created && !wq_stat(t->q, &st) && !(st.state & WQ_STATE_UNLINKED))
+	if (t->created && !wq_stat(t->q, &st) &&
+	    (st.uid == mine.uid || !attr_set_file(t->q, &mine)) &&
+	    !wq_stat(t->q, &st) && !(st.state & WQ_STATE_UNLINKED))
 		wq_unlink(sq->name);
 	errno = err;
 }
@@ -416,6 +445,26 @@ static bool was_used(const struct target *t)
 	return t->q >= 0 && !t->own && !wq_stat(t->q, &st) && st.adds;
 }
 
+/*
+ * Make a queue, if none has its name, which is then taken.  Only the restore's user can open it, and it
+ * is paused.  restore_part() reports an error.
+ */
+static void make_queue(struct restore *r, struct part *p)
+{
+	struct snapshot_queue sq;
+	struct target t = { .q = -1 };
+
+	if (!snapshot_queue(&r->s, p, &sq))
+		return;
+	p->uid = owner_of(&sq);
+	t.has_file = has_file(sq.name);
+	if (!t.has_file || is_held(r, sq.name) || create_queue(&sq, p, &t))
+		return;
+	p->made = true;
+	wq_pause(t.q, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, MADE_TIME);
+	close(t.q);
+}
+
 static int restore_part(struct restore *r, const struct part *p)
 {
 	struct snapshot_queue sq;
@@ -428,7 +477,7 @@ static int restore_part(struct restore *r, const struct part *p)
 	if (is_held(r, sq.name))
 		return DONE;
 	t.has_file = has_file(sq.name);
-	ret = r->merge ? open_queue(r, p, &sq, &t) : DONE;
+	ret = r->merge || p->made ? open_queue(r, p, &sq, &t) : DONE;
 	if (!ret && r->running && was_used(&t)) {
 		message("the queue '%s' is left as it is: the snapshot is of this boot, and its keys may have run; to add them all the same, call wqctl restore --merge with queues.wq.restored before the next save",
 			sq.name);
@@ -484,18 +533,68 @@ void restore_end(struct restore *r)
 	free(r->beyond);
 }
 
+static int by_line(const void *x, const void *y)
+{
+	const struct part *a = x, *b = y;
+
+	return a->line < b->line ? -1 : a->line > b->line;
+}
+
+static int by_uid(const void *x, const void *y)
+{
+	const struct part *a = x, *b = y;
+
+	return a->uid < b->uid ? -1 : a->uid > b->uid;
+}
+
+static int by_turn(const void *x, const void *y)
+{
+	const struct part *a = x, *b = y;
+
+	if (a->owners != b->owners)
+		return a->owners < b->owners ? -1 : 1;
+	if (a->uid != b->uid)
+		return by_uid(a, b);
+	return a->keys != b->keys ? (a->keys < b->keys ? -1 : 1) : by_line(a, b);
+}
+
+/* Sort the parts by the order in which they are filled. */
+static void sort_by_turn(struct snapshot *s)
+{
+	struct part *p, *first = s->parts, *end = s->parts + s->num;
+	uint64_t keys = 0;
+
+	qsort(s->parts, s->num, sizeof(*s->parts), by_uid);
+	for (p = s->parts; p < end; p++) {
+		keys += p->keys;
+		if (p + 1 < end && p[1].uid == p->uid)
+			continue;
+		for (; first <= p; first++)
+			first->owners = p->uid ? keys : 0;
+		keys = 0;
+	}
+	qsort(s->parts, s->num, sizeof(*s->parts), by_turn);
+}
+
 int restore_all(struct restore *r)
 {
-	struct part *p;
+	struct part *p, *end = r->s.parts + r->s.num;
 	int ret = DONE;
 
 	umask(0);
-	for (p = r->s.parts; p < r->s.parts + r->s.num; p++) {
+	for (p = r->s.parts; p < end; p++)
+		make_queue(r, p);
+	if (r->s.num)
+		sort_by_turn(&r->s);
+	for (p = r->s.parts; p < end; p++) {
 		p->left = restore_part(r, p);
 		if (p->left)
 			ret = FAILED;
 	}
 	progress_end();
+	/* As in the file, in which the queues that are left are put. */
+	if (r->s.num)
+		qsort(r->s.parts, r->s.num, sizeof(*r->s.parts), by_line);
 	return ret;
 }
 

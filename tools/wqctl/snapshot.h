@@ -22,13 +22,17 @@
  * @line: number of the first line
  * @lines: number of lines
  * @keys: number of keys
+ * @uid: for a restore: the queue's owner
+ * @owners: for a restore: the keys of all queues of the owner; 0: the owner is root
+ * @made: the restore has made the queue, and has not filled it
  * @left: the queue was not restored
  */
 struct part {
 	off_t start;
 	size_t line, lines;
-	uint32_t keys;
-	bool left;
+	uint32_t keys, uid;
+	uint64_t owners;
+	bool made, left;
 };
 
 /**

@@ -404,6 +404,7 @@ static struct wq_source_kind wq_bpf_kind = {
 	.name = "bpf",
 	.owner = THIS_MODULE,
 	.args_size = sizeof(struct wq_bpf_args),
+	.args_min = offsetofend(struct wq_bpf_args, channel),
 	.attach = bpf_attach,
 	.unhook = bpf_unhook,
 };

@@ -1048,6 +1048,7 @@ static struct wq_source_kind wq_fs_kind = {
 	.name = "fs",
 	.owner = THIS_MODULE,
 	.args_size = sizeof(struct wq_fs_args),
+	.args_min = offsetofend(struct wq_fs_args, fd),
 	.attach = fs_attach,
 	.unhook = fs_unhook,
 	.free = fs_free,

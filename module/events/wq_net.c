@@ -1193,6 +1193,7 @@ static struct wq_source_kind wq_net_kind = {
 	.name = "net",
 	.owner = THIS_MODULE,
 	.args_size = sizeof(struct wq_net_args),
+	.args_min = offsetofend(struct wq_net_args, tables),
 	.attach = net_attach,
 	.unhook = net_unhook,
 	.free = net_free,

@@ -793,13 +793,15 @@ static struct wq_source *source_new(const struct wq_source_kind *kind,
 
 	if (op->arg_size > PAGE_SIZE)
 		return ERR_PTR(-E2BIG);
+	if (op->arg_size < kind->args_min)
+		return ERR_PTR(-EINVAL);
 	s = wq_mem_alloc(&c->q->mem, gfp, kzalloc_obj(*s, gfp));
 	*args = kzalloc(kind->args_size, GFP_KERNEL_ACCOUNT);
 	if (!s || !*args) {
 		ret = -ENOMEM;
 		goto free;
 	}
-	/* Without a struct of the caller's all of it is zeros, and KUnit has no user's memory. */
+	/* Without a struct of the caller's all of it is zeros. */
 	ret = op->arg_size ? copy_struct_from_user(*args, kind->args_size,
 						   u64_to_user_ptr(op->arg), op->arg_size) : 0;
 	if (ret)

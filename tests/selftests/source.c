@@ -133,6 +133,29 @@ TEST_F(source, failed_attaches_leave_the_count_of_sources_of_the_queue_and_of_th
 	EXPECT_EQ(before.charged_sources + WQ_MAX_SOURCES, info.charged_sources);
 }
 
+/* Descriptor 0 would be what a struct of zeros names. */
+TEST_F(source, attach_without_the_first_field_of_its_struct_fails_with_einval)
+{
+	static const char *const kinds[] = { "fs", "net", "bpf" };
+	struct wq_source_op op;
+	int in = dup(0), i, size, ret;
+
+	ASSERT_EQ(0, dup2(self->fs.fd, 0));
+	for (i = 0; i < 3; i++) {
+		for (size = 0; size < 4; size++) {
+			op = op_of(WQ_SOURCE_ATTACH);
+			ret = attach_op(self->q, &op, kinds[i], &self->fs, size);
+			/* The module of the kind may not be there. */
+			EXPECT_TRUE(ret == -EINVAL || (i && ret == -ENOENT));
+		}
+	}
+	EXPECT_EQ(-ENOENT, list_after(self->q, 0, &op));
+	op = op_of(WQ_SOURCE_ATTACH);
+	EXPECT_LT(0, attach_op(self->q, &op, "fs", &self->fs, 4));
+	dup2(in, 0);
+	close(in);
+}
+
 TEST_F(source, attach_whose_answer_cannot_be_written_attaches_nothing)
 {
 	struct wq_source_op *op = mmap(NULL, sizeof(*op), PROT_READ | PROT_WRITE,

@@ -100,9 +100,9 @@
  *	"net" the names of its tables with commas between them.  The text is a string of any bytes.
  *	If it is too long, its end is left out.  If the file is not open for reading, it is empty.
  *	0: no text.  DETACH: must be 0
- * @arg_size: ATTACH: bytes of that struct.  It is extensible as all structs of wq are: what is
- *	missing counts as zeros, and what is beyond the kernel's struct must be zero.  LIST: bytes
- *	of the buffer.  DETACH: must be 0
+ * @arg_size: ATTACH: bytes of that struct, at least those of its first field.  It is extensible as
+ *	all structs of wq are: what is missing counts as zeros, and what is beyond the kernel's
+ *	struct must be zero.  LIST: bytes of the buffer.  DETACH: must be 0
  * @uid: must be 0.  LIST: out, the user that attached the source, in the caller's user namespace
  * @state: must be 0.  LIST: out, WQ_SOURCE_MARKED and WQ_SOURCE_ENDED
  * @error: must be 0.  LIST: out, why the source ended, an errno: ENODEV: the file system was
@@ -129,7 +129,8 @@
  *
  * Errors of WQ_IOC_SOURCE:
  *  EINVAL     - @op is unknown, @flags has an unknown bit, or a field that must be 0 is not
- *             - ATTACH: @kind is not a name, @delay is negative, or the kind refuses its struct
+ *             - ATTACH: @kind is not a name, @delay is negative, @arg_size is too small, or the kind
+ *               refuses its struct
  *  EACCES     the file is not open for writing, and @op is not LIST
  *  EPERM      - ATTACH: the caller lacks a right that the kind asks for
  *             - DETACH: the caller is neither the source's nor the queue's owner, and lacks

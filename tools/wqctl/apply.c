@@ -225,8 +225,9 @@ static int apply_owner(struct line *l, int q, const struct wq_stat *st, bool dry
 	if (file.set & WQ_ATTR_MODE)
 		printf("%s %s: mode %04o, not %04o\n", change, l->a.queue, file.mode, st->mode);
 	if (file.set & (WQ_ATTR_UID | WQ_ATTR_GID))
-		printf("%s %s: owner %d:%d, not %u:%u\n", change, l->a.queue, (int)l->uid,
-		       (int)l->gid, st->uid, st->gid);
+		printf("%s %s: owner %u:%u, not %u:%u\n", change, l->a.queue,
+		       file.set & WQ_ATTR_UID ? file.uid : st->uid,
+		       file.set & WQ_ATTR_GID ? file.gid : st->gid, st->uid, st->gid);
 	if (file.set && st->consumers > 1)
 		message("%s: the access of files that are open does not change, and the queue '%s' has %u of them",
 			l->where, l->a.queue, st->consumers - 1);
@@ -284,8 +285,14 @@ static int apply_line(const char *where, char *text, bool dry)
 		message("%s: can't fork: %s", where, strerror(errno));
 		return FAILED;
 	}
-	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status) ?
-	       DONE : FAILED;
+	if (waitpid(pid, &status, 0) != pid) {
+		message("%s: can't wait for the process of the line: %s", where, strerror(errno));
+		return FAILED;
+	}
+	if (WIFSIGNALED(status))
+		message("%s: signal %d ended the process of the line, which may have changed a part of the queue; call wqctl apply again",
+			where, WTERMSIG(status));
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? DONE : FAILED;
 }
 
 /* The whole file, to be freed, with a NUL behind it; NULL: a message was printed. */

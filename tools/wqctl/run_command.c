@@ -144,6 +144,12 @@ static bool is_of_each_key(int err)
 	return *e && !strstr(args->words[0], "{}");
 }
 
+/* Whether an error of exec is one of the machine, and so no failure of a key. */
+static bool is_of_machine(int err)
+{
+	return err == EAGAIN || err == ENOMEM || err == ENFILE || err == EMFILE;
+}
+
 /* End the run of a key that is ready again.  Return false if that is impossible. */
 static bool requeue(struct slot *slot, const struct wq_item *item)
 {
@@ -496,6 +502,18 @@ static int wait_command(struct slot *slot, pid_t pid)
 	return status;
 }
 
+/* Messages of a worker that has no luck for long would fill the log. */
+static int not_run(int err)
+{
+	static int reported;
+
+	if (err && err != reported && !args->quiet)
+		message("can't run '%s': %s; its keys go back to the queue, and it is tried again",
+			args->words[0], strerror(err));
+	reported = err;
+	return err ? NOT_RUN : 0;
+}
+
 int run_command(struct slot *slot)
 {
 	pid_t worker = getpid(), pid;
@@ -509,8 +527,13 @@ int run_command(struct slot *slot)
 		return NO_OUTCOME;
 	output_close(ends);
 	status = wait_command(slot, pid);
+	if (!slot->exec_error)
+		not_run(0);
 	if (!slot->exec_error || status == NO_OUTCOME || status == OUTCOMES_LOST)
 		return status;
+	/* The command of --restart has no key. */
+	if (is_of_machine(slot->exec_error) && !args->restart)
+		return not_run(slot->exec_error);
 	if (!is_of_each_key(slot->exec_error))
 		return -slot->exec_error;
 	slot->no_command = true;

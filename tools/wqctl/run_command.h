@@ -15,6 +15,7 @@ enum {
 	NO_LINE,		/* the key has the end of a line of --stdin or --outcome-fd in it */
 	RESTART,		/* --restart ended the command */
 	OUTCOMES_LOST,		/* a part of what it wrote to --outcome-fd could not be kept */
+	NOT_RUN,		/* the machine lacked what an exec needs */
 	BY_STATUS,		/* the command wrote nothing about the key */
 	SAID_RETRY, SAID_GIVE_UP, SAID_AFTER, SAID_REST,	/* what it wrote */
 	NO_ERRNO = -4095,	/* they are below it */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -80,6 +81,7 @@ struct adder {
 	uint64_t skipped;		/* lines of it that were refused or are too long */
 	int why;			/* the last errno of these that was reported */
 	bool too_long;			/* the rest of the line is skipped, too */
+	int input_error;		/* errno of a read of standard input that failed, or 0 */
 	int64_t shown;			/* time of the last progress line, ns */
 	char schedule[64];		/* what is put behind each key, or empty */
 };
@@ -251,6 +253,22 @@ static bool add_line(struct adder *ad, const char *line, size_t len)
 	return errno == E2BIG && add_flush(ad) && !add_put(ad, line, len);
 }
 
+/* A process that shares standard input can have made it non-blocking. */
+static ssize_t read_input(struct adder *ad, int fd, void *buf, size_t size)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	ssize_t n;
+
+	while ((n = read(fd, buf, size)) < 0) {
+		if (errno == EAGAIN)
+			poll(&pfd, 1, -1);
+		else if (errno != EINTR)
+			break;
+	}
+	ad->input_error = n < 0 ? errno : 0;
+	return n;
+}
+
 /*
  * Add the lines of each read by one call: large batches if the input is fast, and no
  * delay if it comes line by line.
@@ -266,7 +284,7 @@ static bool add_stream(struct adder *ad, int fd)
 	ad->repeats = !ad->args->rate_limited && !(ad->args->outcome & WQ_OUTCOME_AFTER) &&
 		      !ad->args->priority && !*ad->schedule &&
 		      !wq_producer_init(&ad->producer, ad->q, REMEMBERED);
-	while ((n = read(fd, buf + have, sizeof(buf) - have)) > 0) {
+	while ((n = read_input(ad, fd, buf + have, sizeof(buf) - have)) > 0) {
 		have += n;
 		for (line = buf; (end = memchr(line, ad->args->nul ? '\0' : '\n',
 					       buf + have - line)); line = end + 1)
@@ -300,13 +318,14 @@ static int add_complain(struct adder *ad)
 	if (ad->batch.count && !add_flush(ad))
 		err = errno;
 	errno = err;
-	if (err == EINVAL && ad->refused && ad->args->priority)
+	if (!ad->input_error && err == EINVAL && ad->refused && ad->args->priority)
 		message("can't add with a priority: the queue '%s' was created without priorities, see wqctl create --order",
 			queue_text(ad->args));
-	else if (err == E2BIG || err == EINVAL)
+	else if (!ad->input_error && (err == E2BIG || err == EINVAL))
 		message("can't add the key; a key has 1 to %d bytes", WQ_MAX_KEY);
-	else if (err == EBADF && !ad->args->num_words)
-		message("can't read keys from standard input: it is closed");
+	else if (ad->input_error)
+		message("can't read keys from standard input: %s",
+			ad->input_error == EBADF ? "it is closed" : strerror(ad->input_error));
 	else if (ad->refused)
 		return complain(ad->args, "can't add all keys to the queue '%s'",
 				queue_text(ad->args));

@@ -234,6 +234,31 @@ test_save_names_another_save_as_what_can_end_its_pause() {
 	interfering resume "its pause ended before all keys were read, by the end of another wqctl save"
 }
 
+# The tools read the numbers of a queue only to show them.
+test_a_queue_that_can_not_be_opened_keeps_save_and_metrics_from_no_other() {
+	local n
+	for n in a x y; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n $n
+	done
+	status 1 with_shim open save -o "$dir/s"
+	prints "can't save the queue '$q.x'"
+	is "queues" "queue $q.a queue $q.y" "$(grep "^queue $q" "$dir/s" | words)"
+	status 1 with_shim open metrics
+	prints "can't read the statistics of the queue '$q.x'"
+	is "queues" 2 "$(grep -c "^wq_queue_info.*$q" "$out")"
+	status 0 with_shim open top --batch -n 1
+	has "top" "$q.y" "$(<"$out")"
+}
+
+test_save_of_all_leaves_out_what_the_caller_may_not_open() {
+	succeeds wq create -m 0600 $q.a
+	succeeds wq create -m 0606 $q.b
+	succeeds wq set --owner nobody $q.b
+	status 0 setpriv --reuid 65534 --regid 65534 --clear-groups "$WQCTL" save
+	is "queues" "queue $q.b" "$(grep "^queue $q" "$out")"
+}
+
 test_save_leaves_out_queues_beyond_max_user_bytes_but_those_of_root() {
 	local n
 	for n in a b root; do

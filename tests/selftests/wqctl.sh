@@ -529,7 +529,44 @@ test_apply_changes_the_queue_of_the_owner_or_caller_and_reports_its_open_files()
 	is "uid, gid, mode, max_keys" "$owner 13 0660 9" "$(stats uid gid mode max_keys)"
 }
 
+test_apply_reports_the_owner_and_the_group_that_the_queue_has_then() {
+	queue -m 600
+	config "$q -:12 600"
+	status 0 wq apply "$dir/conf"
+	is "standard output" "changed $q: owner 0:12, not 0:0" "$(<"$out")"
+	config "$q 7001 600"
+	status 0 wq apply "$dir/conf"
+	is "standard output" "changed $q: owner 7001:12, not 0:12" "$(<"$out")"
+}
+
+test_apply_reports_a_line_whose_process_is_killed() {
+	config "$q - 600"
+	SHIM_KILL=1 status 1 with_shim kill apply "$dir/conf"
+	prints "conf:1: signal 9 ended the process of the line"
+}
+
 # ---- add
+
+test_add_waits_for_a_non_blocking_standard_input() {
+	queue
+	mkfifo "$dir/in"
+	exec 6<>"$dir/in" 5<"$dir/in" 7>"$dir/in" 6>&-
+	# for all that share the open file
+	python3 -c 'import os; os.set_blocking(0, False)' <&5
+	"$WQCTL" add $q <&5 7>&- 2>"$err" &
+	eventually asleep $!
+	echo a >&7
+	eventually stat_is ready 1
+	echo b >&7
+	exec 7>&-
+	wait $!
+	is "status, ready" "0 2" "$? $(stats ready)"
+}
+
+test_add_reports_an_error_of_standard_input_as_one() {
+	queue
+	reports 1 "can't read keys from standard input: Is a directory" wq add $q </
+}
 
 test_add_reads_lines_and_with_null_keys_with_newlines() {
 	queue
@@ -3446,6 +3483,21 @@ test_run_gives_a_key_back_if_it_can_not_fork_for_long() {
 	wq shutdown $q
 	status 0 with_shim fork run $q -- sh -c "echo {} >>$dir/ran"
 	is "ran, dropped" "k last 0" "$(lines "$dir/ran") $(stats dropped)"
+}
+
+test_run_gives_keys_back_if_the_machine_can_not_exec() {
+	local option
+	for option in "" "--batch 2" "--stdin"; do
+		queue
+		wq add $q a b
+		mkdir "$dir/once"
+		# by the status of the command, a failure that is not retried
+		SHIM_DIR=$dir/once status 0 with_shim exec run --once --max-retries 0 $option $q -- true
+		prints "can't run 'true': Resource temporarily unavailable; its keys go back to the queue, and it is tried again"
+		exists_no "$dir/once"
+		is "failed, parked, keys" "0 0 0" "$(stats failed parked keys)"
+		wq unlink $q
+	done
 }
 
 test_run_replaces_a_killed_worker() {

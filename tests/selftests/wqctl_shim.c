@@ -15,6 +15,8 @@
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
  *	slow	each sort takes 11 s by the clock of the process
  *	sorting	each comparison of a sort takes 2 ms by the clock of the process
+ *	open	a queue with a name that ends in .x can't be opened: there is not enough memory
+ *	exec	the first exec fails, and removes the directory $SHIM_DIR
  *	detach	before the first source is detached, the directory $SHIM_DIR is removed
  *	swap	after the look for wqueue of number $SHIM_AT a path leads to another directory: the link
  *		$SHIM_DIR/link is replaced by $SHIM_DIR/next
@@ -37,6 +39,7 @@
 #include <linux/wq_source.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -348,6 +351,37 @@ int ioctl(int fd, unsigned long nr, void *arg)
 	/* as the kernel, which has not handled a key */
 	((struct wq_done *)arg)->keys.count = 0;
 	errno = ENOMEM;
+	return -1;
+}
+
+static bool ends_in_x(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 2 && !strcmp(name + len - 2, ".x");
+}
+
+int openat(int dir, const char *path, int flags, ...)
+{
+	va_list ap;
+	int mode;
+
+	va_start(ap, flags);
+	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, int) : 0;
+	va_end(ap);
+	if (!shim("open") || !ends_in_x(path))
+		return syscall(SYS_openat, dir, path, flags, mode);
+	errno = ENOMEM;
+	return -1;
+}
+
+int execvp(const char *file, char *const argv[])
+{
+	int (*next)(const char *file, char *const argv[]) = dlsym(RTLD_NEXT, "execvp");
+
+	if (!shim("exec") || syscall(SYS_rmdir, getenv("SHIM_DIR")))
+		return next(file, argv);
+	errno = EAGAIN;
 	return -1;
 }
 

@@ -179,7 +179,7 @@ static int read_named(const struct args *a, struct stats *stats)
 	return ret;
 }
 
-/* Read all queues; a queue that was unlinked after it was listed is no error. */
+/* Read all queues; one that was unlinked after it was listed, or is not for the caller, is no error. */
 static int read_all(const struct args *a, const struct queues *qs, struct stats *stats)
 {
 	struct args one = *a;
@@ -188,7 +188,7 @@ static int read_all(const struct args *a, const struct queues *qs, struct stats 
 
 	for (i = 0; i < qs->count; i++) {
 		one.queue = qs->list[i].name;
-		if (read_queue(one.queue, stats) && errno != ENOENT) {
+		if (read_queue(one.queue, stats) && errno != ENOENT && errno != EACCES) {
 			complain(&one, "can't read the statistics of the queue '%s'", one.queue);
 			ret = FAILED;
 		}
@@ -221,15 +221,17 @@ static int write_file(const char *path, struct stats *stats)
 
 int cmd_metrics(const struct args *a)
 {
-	struct queues qs = { .count = a->num_words };
+	struct queues qs = { 0 };
 	struct stats stats = { 0 };
 	int ret, written;
+	size_t room;
 
-	if (!a->num_words && queues_get(&qs))
+	if (!a->num_words && queues_names(&qs))
 		return complain(a, "can't list the queues");
-	stats.list = calloc(qs.count + 1, sizeof(*stats.list));
-	stats.priorities = calloc(qs.count + 1, sizeof(*stats.priorities));
-	stats.labels = calloc(qs.count + 1, sizeof(*stats.labels));
+	room = a->num_words ? a->num_words : qs.count;
+	stats.list = calloc(room + 1, sizeof(*stats.list));
+	stats.priorities = calloc(room + 1, sizeof(*stats.priorities));
+	stats.labels = calloc(room + 1, sizeof(*stats.labels));
 	if (!stats.list || !stats.priorities || !stats.labels) {
 		message("not enough memory");
 		return FAILED;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* wqctl: opening queues and reading their state, and the messages if that fails. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,6 +30,44 @@ int queues_get(struct queues *qs)
 	if (n)
 		qsort(qs->list, n, sizeof(*qs->list), by_name);
 	return 0;
+}
+
+int queues_names(struct queues *qs)
+{
+	struct wq_queue *more;
+	struct dirent *entry;
+	DIR *dir = NULL;
+	int err;
+
+	*qs = (struct queues){ 0 };
+	errno = 0;
+	if (is_wqueue(names_dir()))
+		dir = opendir(names_dir());
+	else if (!errno || errno == ENOENT)
+		errno = ENODEV;
+	while (dir && (errno = 0, entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof(qs->list->name))
+			continue;
+		/* Twice as large when a power of two is full. */
+		more = qs->count & (qs->count - 1) ? qs->list :
+		       reallocarray(qs->list, qs->count ? 2 * qs->count : 1, sizeof(*more));
+		if (!more)
+			break;
+		qs->list = more;
+		qs->list[qs->count] = (struct wq_queue){ 0 };
+		strcpy(qs->list[qs->count++].name, entry->d_name);
+	}
+	err = errno;
+	if (dir)
+		closedir(dir);
+	if (err) {
+		free(qs->list);
+		*qs = (struct queues){ 0 };
+	}
+	errno = err;
+	if (qs->count)
+		qsort(qs->list, qs->count, sizeof(*qs->list), by_name);
+	return err ? -1 : 0;
 }
 
 /* Statistics need any one of the two permissions. */

@@ -809,9 +809,10 @@ static int read_name(struct save *s, const char *name, struct content *c)
 
 	for (i = 1; again; i++) {
 		q = wq_open(name, O_RDONLY, 0, 0);
-		/* It was removed after it was listed. */
+		/* It was removed after it was listed, or is not for the caller. */
 		if (q < 0)
-			return errno == ENOENT && !s->a->num_words ? 0 : -1;
+			return !s->a->num_words && (errno == ENOENT || (errno == EACCES && geteuid())) ?
+			       0 : -1;
 		if (!wq_stat(q, &c->st) && of_kernel(&c->st)) {
 			message("the queue '%s' is not saved: it belongs to a kernel module", name);
 			close(q);
@@ -914,7 +915,7 @@ static int put_named(void *arg, struct out *o)
 
 	if (s->a->num_words)
 		ret = save_words(s, o);
-	else if (queues_get(&qs))
+	else if (queues_names(&qs))
 		ret = complain(s->a, "can't list the queues");
 	for (i = 0; i < qs.count && !ferror(o->file) && !stopped; i++)
 		if (save_queue(s, qs.list[i].name, o))

@@ -277,7 +277,7 @@ static void sample(void)
 	size_t i, n = 0;
 
 	top.error[0] = '\0';
-	if (!top.args->queue && queues_get(&qs)) {
+	if (!top.args->queue && queues_names(&qs)) {
 		snprintf(top.error, sizeof(top.error), "can't list the queues: %s",
 			 errno == ENODEV ? "there is no " WQ_DEVICE ": the module was removed" : strerror(errno));
 		qs.count = 0;
@@ -806,7 +806,7 @@ int cmd_top(const struct args *a)
 	if (a->queue && stat_get(a->queue, &st))
 		return complain(a, "can't read the statistics of the queue '%s'", a->queue);
 	if (!a->queue) {
-		if (queues_get(&qs))
+		if (queues_names(&qs))
 			return complain(a, "can't list the queues");
 		free(qs.list);
 	}

@@ -171,6 +171,12 @@ struct queues {
 /* Return -1 with errno on error, and print nothing. */
 int queues_get(struct queues *qs);
 
+/*
+ * As queues_get(), but the elements have a name alone, and queues that the caller can't open are among
+ * them.  So a queue that can't be opened keeps nobody from the others.
+ */
+int queues_names(struct queues *qs);
+
 /* The text in front of a queue's name in a command of a message: a name may begin with a dash. */
 static inline const char *end_of_options(const char *name)
 {

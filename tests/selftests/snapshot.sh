@@ -611,6 +611,79 @@ test_save_boot_that_leaves_a_queue_out_keeps_it_of_a_restored_snapshot() {
 	exists_no /dev/wqueue/$q.y
 }
 
+# As systemd does when the time of the unit has passed.
+test_save_boot_that_is_stopped_has_the_queues_of_users_with_few_keys_and_keeps_the_others() {
+	local n
+	mkdir "$dir/state"
+	for n in a.x b c; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n "$n 1"
+	done
+	succeeds wq add $q.a.x "a.x 2"
+	of_nobody $q.a.x
+	succeeds wq set --owner 7001 $q.c
+	status 0 wq save --boot -o "$dir/state"
+	is "queues" "queue $q.b queue $q.c queue $q.a.x" "$(grep "^queue $q" "$dir/state/queues.wq" | words)"
+	cp "$dir/state/queues.wq" "$dir/s"
+	succeeds wq add $q.b "b 2"
+	status 1 with_shim stop save --boot -o "$dir/state"
+	prints "a signal ended the save: 2 of the queues are saved"
+	is "queues" "queue $q.b queue $q.c" "$(grep "^queue $q" "$dir/state/queues.wq" | words)"
+	is "files" "queues.wq queues.wq.restored" "$(files_of_state)"
+	is "queues" "queue $q.a.x" "$(grep ^queue "$dir/state/queues.wq.restored")"
+	unlink_all
+	at_another_boot status 0 wq restore --boot "$dir/state"
+	is "keys" "2 2 1" "$(keys_of $q.{a.x,b,c})"
+	# the next one that is whole replaces both
+	status 0 wq save --boot -o "$dir/state"
+	is "files" queues.wq "$(files_of_state)"
+	# a save that has no queue changes nothing
+	cp "$dir/state/queues.wq" "$dir/s"
+	unlink_all
+	succeeds wq create $q.x
+	status 1 with_shim stop save --boot -o "$dir/state"
+	is "files" queues.wq "$(files_of_state)"
+	succeeds cmp "$dir/s" "$dir/state/queues.wq"
+	# a save of an operator that is stopped changes nothing either
+	succeeds wq create $q.a
+	echo old >"$dir/t"
+	status 1 with_shim stop save -o "$dir/t" $q.a $q.x
+	is "file" old "$(<"$dir/t")"
+}
+
+test_restore_boot_in_a_running_system_adds_no_key_of_an_earlier_save_again() {
+	mkdir "$dir/state"
+	succeeds wq create $q.x
+	succeeds wq add $q.x key
+	status 0 wq save --boot -o "$dir/state"
+	status 1 with_shim resume save --boot -o "$dir/state"
+	is "files" queues.wq "$(files_of_state)"
+	succeeds wq create $q.a
+	status 1 with_shim resume save --boot -o "$dir/state"
+	is "files" "queues.wq queues.wq.restored" "$(files_of_state)"
+	is key key "$(wq get $q.x)"
+	status 0 wq restore --boot "$dir/state"
+	prints "the queue '$q.x' is left as it is: the snapshot is of this boot"
+	is "keys" 0 "$(keys_of $q.x)"
+}
+
+test_restore_takes_queues_in_any_order_but_none_twice() {
+	snapshot '
+for n in "cab":
+    line(f"queue {q}.{n}")
+    line("attr mode 0600")
+    line(f"key ready \"{n}\"")
+' >"$dir/s"
+	status 0 wq restore "$dir/s"
+	is "keys" "a b c" "$(wq get $q.a) $(wq get $q.b) $(wq get $q.c)"
+	snapshot '
+for n in "aba":
+    line(f"queue {q}.{n}")
+    line("attr mode 0600")
+' >"$dir/s"
+	reports 1 "line 6: the snapshot has a queue of this name already" wq restore --merge "$dir/s"
+}
+
 test_restore_boot_keeps_the_snapshot_until_the_next_save_for_a_power_cut() {
 	mkdir "$dir/state"
 	make_queues

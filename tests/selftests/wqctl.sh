@@ -550,7 +550,9 @@ test_apply_reports_a_line_whose_process_is_killed() {
 test_add_waits_for_a_non_blocking_standard_input() {
 	queue
 	mkfifo "$dir/in"
-	exec 6<>"$dir/in" 5<"$dir/in" 7>"$dir/in" 6>&-
+	exec 6<>"$dir/in"
+	exec 5<"$dir/in"
+	exec 7>"$dir/in" 6>&-
 	# for all that share the open file
 	python3 -c 'import os; os.set_blocking(0, False)' <&5
 	"$WQCTL" add $q <&5 7>&- 2>"$err" &
@@ -3492,7 +3494,8 @@ test_run_gives_keys_back_if_the_machine_can_not_exec() {
 		wq add $q a b
 		mkdir "$dir/once"
 		# by the status of the command, a failure that is not retried
-		SHIM_DIR=$dir/once status 0 with_shim exec run --once --max-retries 0 $option $q -- true
+		SHIM_DIR=$dir/once status 0 \
+			with_shim exec run --once --max-retries 0 $option $q -- true
 		prints "can't run 'true': Resource temporarily unavailable; its keys go back to the queue, and it is tried again"
 		exists_no "$dir/once"
 		is "failed, parked, keys" "0 0 0" "$(stats failed parked keys)"

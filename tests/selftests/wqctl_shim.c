@@ -10,6 +10,7 @@
  *	clone	the second and the third worker of wqctl run can't be started
  *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
  *	blink	at each list the owner of such a queue resumes it and pauses it again
+ *	stop	at each list of keys of such a queue the process gets SIGTERM
  *	again	at each list of keys such a queue is removed and made again
  *	chown	each chown prints the file's mode, and fails
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
@@ -18,8 +19,8 @@
  *	open	a queue with a name that ends in .x can't be opened: there is not enough memory
  *	exec	the first exec fails, and removes the directory $SHIM_DIR
  *	detach	before the first source is detached, the directory $SHIM_DIR is removed
- *	swap	after the look for wqueue of number $SHIM_AT a path leads to another directory: the link
- *		$SHIM_DIR/link is replaced by $SHIM_DIR/next
+ *	swap	after the look for wqueue of number $SHIM_AT a path leads to another directory: the
+ *		link $SHIM_DIR/link is replaced by $SHIM_DIR/next
  *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
  *	disk	each sync takes 11 s by the clock of the process
  *	dirs	no directory can be synced
@@ -253,6 +254,8 @@ static void interfere(int fd)
 		pause_for(fd, 0);
 	if (shim("blink"))
 		pause_for(fd, 10000000000);
+	if (shim("stop"))
+		kill(getpid(), SIGTERM);
 	if (!shim("again"))
 		return;
 	snprintf(path, sizeof(path), "/dev/wqueue/%s", st.name);

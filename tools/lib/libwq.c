@@ -139,9 +139,9 @@ static int path_of(char path[PATH_MAX], const char *name)
 }
 
 /*
- * Open the directory of @path.  *@base receives the name in it.  If the directory is in wqueue, so is
- * a file of that name.  Another user can replace a directory or a link of the path at any time, so the
- * next use of a path that was checked can meet another file.
+ * Open the directory of @path.  *@base receives the name in it.  If the directory is in wqueue, so
+ * is a file of that name.  Another user can replace a directory or a link of the path at any time,
+ * so the next use of a path that was checked can meet another file.
  */
 static int open_parent(const char *path, int oflag, const char **base)
 {

@@ -7,9 +7,10 @@
  *	queues.wq		the last save
  *	queues.wq.restoring	a snapshot that was set aside before its restore began; no save
  *				touches it.  Further ones have numbers, the newest the highest
- *	queues.wq.restored	a snapshot whose restore has ended, with the number that it had.
- *				After a power cut the next boot uses it.  A save removes it, or
- *				leaves in it the queues that the save has left out
+ *	queues.wq.restored	a snapshot whose restore has ended, with the number that it had, or
+ *				an earlier save of this boot.  After a power cut the next boot
+ *				uses it.  A save removes it, or leaves in it the queues that the
+ *				save has left out
  *	queues.failed		the queues that could not be restored
  *	reload.wq		of a reload that was interrupted
  *
@@ -108,21 +109,41 @@ static int state_renumber(int dir, const char *from, const char *to, int n)
 	return state_rename(dir, old, new);
 }
 
-/* A higher number is newer, also if an older snapshot is gone. */
-static int state_set_aside(int dir)
+/* A free number.  A higher one is newer, also if an older snapshot is gone. */
+static int state_next(int dir)
 {
-	char to[64];
 	int n = STATE_NUMBERS;
 
 	while (n > 0 && !state_has(dir, STATE_RESTORING, n) && !state_has(dir, STATE_RESTORED, n))
 		n--;
-	if (n == STATE_NUMBERS) {
+	return n + 1;
+}
+
+static int state_set_aside(int dir)
+{
+	int n = state_next(dir);
+	char to[64];
+
+	if (n > STATE_NUMBERS) {
 		message("can't set '" STATE_FILE "' aside: there are %d snapshots that were not restored; restore them: wqctl restore --boot",
-			n);
+			STATE_NUMBERS);
 		return FAILED;
 	}
-	state_name(to, sizeof(to), STATE_RESTORING, n + 1);
+	state_name(to, sizeof(to), STATE_RESTORING, n);
 	return state_rename(dir, STATE_FILE, to);
+}
+
+/*
+ * Give the last save a second name, under which it keeps the queues that the next one leaves out.
+ * It is the only copy of their keys after a power cut, but no save depends on it.
+ */
+static void state_link(int dir, char *to, size_t size)
+{
+	int n = state_next(dir);
+
+	state_name(to, size, STATE_RESTORED, n);
+	if (n > STATE_NUMBERS || linkat(dir, STATE_FILE, dir, to, 0))
+		to[0] = '\0';
 }
 
 /* Whether the file is a snapshot of this boot: its queues are there, or were removed. */
@@ -182,7 +203,7 @@ static bool mark_left_out(struct snapshot *s, struct snapshot *newer)
 	for (p = s->parts; p < s->parts + s->num; p++) {
 		if (!snapshot_queue(s, p, &old))
 			return true;
-		/* Both are sorted by name. */
+		/* The parts of both are sorted by name. */
 		while (strcmp(new.name, old.name) < 0 && n < end)
 			if (!snapshot_queue(newer, n++, &new))
 				return true;
@@ -233,7 +254,7 @@ static int save_boot(const struct args *a)
 {
 	const char *dir = a->output ? a->output : STATE_DIR;
 	int fd = state_lock(dir), ret = FAILED;
-	char path[PATH_MAX];
+	char path[PATH_MAX], old[64];
 	bool written;
 
 	if (fd < 0)
@@ -243,9 +264,12 @@ static int save_boot(const struct args *a)
 	} else if (access(path, F_OK) || is_of_this_boot(path) ||
 		   !state_set_aside(fd)) {
 		remove_temps(fd);
+		state_link(fd, old, sizeof(old));
 		ret = save_named(a, path, &written);
 		if (written)
 			end_restored(dir, fd, path, !ret);
+		else if (old[0])
+			unlinkat(fd, old, 0);
 		if (ret && written)
 			message("'%s' has all other queues", path);
 	}
@@ -269,13 +293,11 @@ int cmd_save(const struct args *a)
  * struct boot - a restore of the snapshots of the units
  * @dir: their directory
  * @fd: descriptor of @dir
- * @running: the newest snapshot is of this boot: the system has not started again since
  */
 struct boot {
 	const struct args *a;
 	const char *dir;
 	int fd;
-	bool running;
 };
 
 static char *path_in(const struct boot *b, const char *name)
@@ -331,10 +353,13 @@ static int keep_failed(const struct boot *b, struct restore *r, const char *name
 	return ret;
 }
 
-/* Restore a file.  @running: see struct restore.  *@over: each of its queues is in the kernel, or in a file of failed ones. */
-static int restore_one(const struct boot *b, const char *name, bool running, bool *over)
+/*
+ * Restore a file.  Keys of a snapshot of this boot may have run since.  *@over: each of its queues is
+ * in the kernel, or in a file of failed ones.
+ */
+static int restore_one(const struct boot *b, const char *name, bool *over)
 {
-	struct restore r = { .merge = true, .running = running };
+	struct restore r = { .merge = true };
 	char *path = path_in(b, name);
 	enum opened opened;
 	int ret = FAILED;
@@ -342,6 +367,8 @@ static int restore_one(const struct boot *b, const char *name, bool running, boo
 	*over = false;
 	if (!path)
 		return FAILED;
+	/* That of an interrupted reload has the only copy of its keys. */
+	r.running = strcmp(name, STATE_RELOAD) && is_of_this_boot(path);
 	opened = snapshot_open(&r.s, path);
 	if (opened == OPENED) {
 		ret = restore_all(&r);
@@ -364,7 +391,7 @@ static int restore_reload(const struct boot *b)
 
 	if (!is_there(b, STATE_RELOAD))
 		return DONE;
-	ret = restore_one(b, STATE_RELOAD, false, &over);
+	ret = restore_one(b, STATE_RELOAD, &over);
 	if (over && (unlinkat(b->fd, STATE_RELOAD, 0) || fsync(b->fd))) {
 		message("can't remove '%s/" STATE_RELOAD "': %s", b->dir, strerror(errno));
 		ret = FAILED;
@@ -373,20 +400,16 @@ static int restore_reload(const struct boot *b)
 }
 
 /* Set aside what the units have saved or restored last. */
-static int set_aside(struct boot *b)
+static int set_aside(const struct boot *b)
 {
-	char *path = path_in(b, STATE_FILE);
-	int n, ret = path ? DONE : FAILED;
+	int n, ret = DONE;
 
 	for (n = 1; n <= STATE_NUMBERS; n++)
 		if (state_has(b->fd, STATE_RESTORED, n) &&
 		    state_renumber(b->fd, STATE_RESTORED, STATE_RESTORING, n))
 			ret = FAILED;
-	if (!ret && is_there(b, STATE_FILE)) {
-		b->running = is_of_this_boot(path);
+	if (!ret && is_there(b, STATE_FILE))
 		ret = state_set_aside(b->fd);
-	}
-	free(path);
 	return ret;
 }
 
@@ -396,18 +419,16 @@ static int set_aside(struct boot *b)
  */
 static int restore_set_aside(const struct boot *b)
 {
-	bool running = b->running, over;
 	char name[64];
 	int n, ret = DONE;
+	bool over;
 
 	for (n = STATE_NUMBERS; n > 0; n--) {
 		if (!state_has(b->fd, STATE_RESTORING, n))
 			continue;
 		state_name(name, sizeof(name), STATE_RESTORING, n);
-		if (restore_one(b, name, running, &over))
+		if (restore_one(b, name, &over))
 			ret = FAILED;
-		/* An older one was set aside by a restore that was killed. */
-		running = false;
 		if (over && state_renumber(b->fd, STATE_RESTORING, STATE_RESTORED, n))
 			ret = FAILED;
 	}

@@ -23,7 +23,7 @@
  * by the end of their delay, the parked ones from the oldest on, and others by name.
  *
  * NAME is a name, or the absolute path of a queue's file, without . and .., and without a control
- * character.  The queues are sorted by it.
+ * character.  No two queues have the same one.
  *
  * A key or a reason is in double quotes.  A byte that is not printable ASCII, \ or "
  * is written as \ and three octal digits.

@@ -179,7 +179,7 @@ static int read_named(const struct args *a, struct stats *stats)
 	return ret;
 }
 
-/* Read all queues; one that was unlinked after it was listed, or is not for the caller, is no error. */
+/* Read all queues, but those that were unlinked meanwhile or that the caller may not open. */
 static int read_all(const struct args *a, const struct queues *qs, struct stats *stats)
 {
 	struct args one = *a;

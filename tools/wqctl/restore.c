@@ -2,11 +2,9 @@
 /*
  * wqctl restore: make queues and their keys again from a snapshot, see format.h.
  *
- * The whole snapshot is checked before anything changes.  Then all queues that do not exist are made,
- * so that no user can take a name while the keys of others are entered.  Then each queue is filled by
- * itself: if that fails, it is named, and the others are filled.  The queues of root come first, and
- * those of the user with the most keys last: how long a user's queues take depends on no user who
- * has more keys.
+ * The whole snapshot is checked before anything changes.  Then all queues that do not exist are
+ * made, so that no user can take a name while the keys of others are entered.  Then each queue is
+ * filled by itself, in the order of turn.h: if that fails, it is named, and the others are filled.
  *
  * The states of a queue, by what its file shows:
  *
@@ -15,8 +13,8 @@
  *	the mode of the snapshot	all is there
  *
  * The mode is changed last, so a restore that was killed goes on where it stopped, with all
- * attributes, and until then no other user can open the queue.  The pause ends by itself if wqctl is
- * killed.
+ * attributes, and until then no other user can open the queue.  The pause ends by itself if wqctl
+ * is killed.
  * A queue with another owner, group or mode than the snapshot's is left alone: its keys would be
  * given to others.
  */
@@ -31,13 +29,14 @@
 #include "attr.h"
 #include "look.h"
 #include "restore.h"
+#include "turn.h"
 
 /* Keys between two looks at the time. */
 #define PAGE	512
 
 /*
- * Only the owner can open the queue.  The right to execute has no meaning for a queue, and chmod with
- * one of the usual modes gives it to others alone by no accident.
+ * Only the owner can open the queue.  The right to execute has no meaning for a queue, and none of
+ * the usual modes of chmod gives it to other users alone.
  */
 #define MODE_UNFINISHED	0601
 
@@ -446,23 +445,23 @@ static bool was_used(const struct target *t)
 }
 
 /*
- * Make a queue, if none has its name, which is then taken.  Only the restore's user can open it, and it
- * is paused.  restore_part() reports an error.
+ * Make a queue, if none has its name, which is then taken.  Only the restore's user can open it,
+ * and it is paused.  restore_part() reports an error.  Return the queue's owner.
  */
-static void make_queue(struct restore *r, struct part *p)
+static uint32_t make_queue(struct restore *r, struct part *p)
 {
 	struct snapshot_queue sq;
 	struct target t = { .q = -1 };
 
 	if (!snapshot_queue(&r->s, p, &sq))
-		return;
-	p->uid = owner_of(&sq);
+		return 0;
 	t.has_file = has_file(sq.name);
 	if (!t.has_file || is_held(r, sq.name) || create_queue(&sq, p, &t))
-		return;
+		return owner_of(&sq);
 	p->made = true;
 	wq_pause(t.q, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, MADE_TIME);
 	close(t.q);
+	return owner_of(&sq);
 }
 
 static int restore_part(struct restore *r, const struct part *p)
@@ -533,68 +532,34 @@ void restore_end(struct restore *r)
 	free(r->beyond);
 }
 
-static int by_line(const void *x, const void *y)
-{
-	const struct part *a = x, *b = y;
-
-	return a->line < b->line ? -1 : a->line > b->line;
-}
-
-static int by_uid(const void *x, const void *y)
-{
-	const struct part *a = x, *b = y;
-
-	return a->uid < b->uid ? -1 : a->uid > b->uid;
-}
-
-static int by_turn(const void *x, const void *y)
-{
-	const struct part *a = x, *b = y;
-
-	if (a->owners != b->owners)
-		return a->owners < b->owners ? -1 : 1;
-	if (a->uid != b->uid)
-		return by_uid(a, b);
-	return a->keys != b->keys ? (a->keys < b->keys ? -1 : 1) : by_line(a, b);
-}
-
-/* Sort the parts by the order in which they are filled. */
-static void sort_by_turn(struct snapshot *s)
-{
-	struct part *p, *first = s->parts, *end = s->parts + s->num;
-	uint64_t keys = 0;
-
-	qsort(s->parts, s->num, sizeof(*s->parts), by_uid);
-	for (p = s->parts; p < end; p++) {
-		keys += p->keys;
-		if (p + 1 < end && p[1].uid == p->uid)
-			continue;
-		for (; first <= p; first++)
-			first->owners = p->uid ? keys : 0;
-		keys = 0;
-	}
-	qsort(s->parts, s->num, sizeof(*s->parts), by_turn);
-}
-
 int restore_all(struct restore *r)
 {
-	struct part *p, *end = r->s.parts + r->s.num;
+	struct turn *turns = calloc(r->s.num + 1, sizeof(*turns));
+	struct part *p;
 	int ret = DONE;
+	size_t i;
 
+	if (!turns)
+		message("not enough memory");
 	umask(0);
-	for (p = r->s.parts; p < end; p++)
-		make_queue(r, p);
-	if (r->s.num)
-		sort_by_turn(&r->s);
-	for (p = r->s.parts; p < end; p++) {
-		p->left = restore_part(r, p);
+	for (i = 0; i < r->s.num; i++) {
+		p = &r->s.parts[i];
+		p->left = !turns;
+		if (turns)
+			turns[i] = (struct turn){
+				.index = i, .uid = make_queue(r, p), .keys = p->keys,
+			};
+	}
+	if (turns)
+		turns_sort(turns, r->s.num);
+	for (i = 0; i < r->s.num; i++) {
+		p = &r->s.parts[turns ? turns[i].index : i];
+		p->left = p->left || restore_part(r, p);
 		if (p->left)
 			ret = FAILED;
 	}
+	free(turns);
 	progress_end();
-	/* As in the file, in which the queues that are left are put. */
-	if (r->s.num)
-		qsort(r->s.parts, r->s.num, sizeof(*r->s.parts), by_line);
 	return ret;
 }
 

@@ -24,6 +24,7 @@
 #include "attr.h"
 #include "look.h"
 #include "save.h"
+#include "turn.h"
 
 /* Keys per call. */
 #define PAGE	512
@@ -810,9 +811,11 @@ static int read_name(struct save *s, const char *name, struct content *c)
 	for (i = 1; again; i++) {
 		q = wq_open(name, O_RDONLY, 0, 0);
 		/* It was removed after it was listed, or is not for the caller. */
+		if (q < 0 && !s->a->num_words &&
+		    (errno == ENOENT || (errno == EACCES && geteuid())))
+			return 0;
 		if (q < 0)
-			return !s->a->num_words && (errno == ENOENT || (errno == EACCES && geteuid())) ?
-			       0 : -1;
+			return -1;
 		if (!wq_stat(q, &c->st) && of_kernel(&c->st)) {
 			message("the queue '%s' is not saved: it belongs to a kernel module", name);
 			close(q);
@@ -905,11 +908,35 @@ static int save_words(struct save *s, struct out *o)
 	return ret;
 }
 
+/*
+ * The order in which the units save queues, as a shutdown can end that save.  NULL: the order of
+ * names, by which two snapshots can be compared.
+ */
+static struct turn *turns_of(const struct save *s, const struct queues *qs)
+{
+	struct turn *turns = s->a->boot ? calloc(qs->count + 1, sizeof(*turns)) : NULL;
+	struct wq_stat st;
+	size_t i;
+
+	for (i = 0; turns && i < qs->count; i++) {
+		turns[i].index = i;
+		/* The save of a queue reports an error. */
+		if (stat_get(qs->list[i].name, &st))
+			continue;
+		turns[i].uid = st.uid;
+		turns[i].keys = st.keys;
+	}
+	if (turns)
+		turns_sort(turns, qs->count);
+	return turns;
+}
+
 /* The queues of the command line, or all. */
 static int put_named(void *arg, struct out *o)
 {
 	struct save *s = arg;
 	struct queues qs = { 0 };
+	struct turn *turns = NULL;
 	int ret = DONE;
 	size_t i;
 
@@ -917,15 +944,20 @@ static int put_named(void *arg, struct out *o)
 		ret = save_words(s, o);
 	else if (queues_names(&qs))
 		ret = complain(s->a, "can't list the queues");
+	else
+		turns = turns_of(s, &qs);
 	for (i = 0; i < qs.count && !ferror(o->file) && !stopped; i++)
-		if (save_queue(s, qs.list[i].name, o))
+		if (save_queue(s, qs.list[turns ? turns[i].index : i].name, o))
 			ret = FAILED;
+	free(turns);
 	free(qs.list);
 	free(s->owners);
 	if (!stopped)
 		return ret;
-	message("a signal ended the save");
-	o->queues = 0;
+	/* At a shutdown, a part of the queues is better than none. */
+	if (!s->a->boot)
+		o->queues = 0;
+	message("a signal ended the save: %zu of the queues are saved", o->queues);
 	return FAILED;
 }
 

@@ -98,7 +98,10 @@ struct out {
 	struct hold *hold;
 };
 
-/* Let a signal end a save soon: its pauses end, and the file stays as it is. */
+/*
+ * Let a signal end a save soon: its pauses end, and the file stays as it is, or with --boot has the
+ * queues that were read before.
+ */
 void save_catch_signals(void);
 
 /* Write or check a line, whose end the function adds. */

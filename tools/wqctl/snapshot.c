@@ -339,11 +339,10 @@ static bool check_end(struct snapshot *s, const char *line, uint64_t expected)
 static bool new_part(struct snapshot *s, struct snapshot_queue *q, const char *name, off_t start)
 {
 	struct part *parts;
+	char *copy;
 
 	if (!is_name(name))
 		return wrong(s, "the name of a queue is wrong");
-	if (s->num && strcmp(q->name, name) >= 0)
-		return wrong(s, "the queues are not sorted by name");
 	if (s->num == SNAPSHOT_QUEUES)
 		return wrong(s, "the snapshot has too many queues");
 	if (s->num == s->room) {
@@ -353,7 +352,10 @@ static bool new_part(struct snapshot *s, struct snapshot_queue *q, const char *n
 			return wrong(s, strerror(ENOMEM));
 		s->parts = parts;
 	}
-	s->parts[s->num++] = (struct part){ .start = start, .line = s->line };
+	copy = strdup(name);
+	if (!copy)
+		return wrong(s, strerror(ENOMEM));
+	s->parts[s->num++] = (struct part){ .start = start, .line = s->line, .name = copy };
 	*q = (struct snapshot_queue){ 0 };
 	strcpy(q->name, name);
 	return true;
@@ -401,6 +403,30 @@ static bool check_all(struct snapshot *s)
 	return !s->wrong && wrong(s, "the snapshot is truncated: its last line is missing");
 }
 
+static int by_name(const void *x, const void *y)
+{
+	const struct part *a = x, *b = y;
+	int ret = strcmp(a->name, b->name);
+
+	return ret ? ret : a->line < b->line ? -1 : 1;
+}
+
+/* Fails if a queue is there twice. */
+static bool sort_parts(struct snapshot *s)
+{
+	struct part *p;
+
+	if (s->num)
+		qsort(s->parts, s->num, sizeof(*s->parts), by_name);
+	for (p = s->parts; p && p + 1 < s->parts + s->num; p++) {
+		if (strcmp(p[0].name, p[1].name))
+			continue;
+		s->line = p[1].line;
+		return wrong(s, "the snapshot has a queue of this name already");
+	}
+	return true;
+}
+
 /* A file without a name for what can't be read twice; -1 with errno. */
 static int new_copy(void)
 {
@@ -434,7 +460,7 @@ enum opened snapshot_open(struct snapshot *s, const char *path)
 			return UNREADABLE;
 		}
 	}
-	if (!check_all(s)) {
+	if (!check_all(s) || !sort_parts(s)) {
 		message("can't restore '%s': line %zu: %s", s->path, s->line, s->wrong);
 		return s->unreadable ? UNREADABLE : REFUSED;
 	}
@@ -452,6 +478,8 @@ void snapshot_close(struct snapshot *s)
 		close(s->fd);
 	if (s->copy >= 0)
 		close(s->copy);
+	while (s->num)
+		free(s->parts[--s->num].name);
 	free(s->parts);
 }
 

@@ -22,16 +22,15 @@
  * @line: number of the first line
  * @lines: number of lines
  * @keys: number of keys
- * @uid: for a restore: the queue's owner
- * @owners: for a restore: the keys of all queues of the owner; 0: the owner is root
+ * @name: the queue's name
  * @made: the restore has made the queue, and has not filled it
  * @left: the queue was not restored
  */
 struct part {
 	off_t start;
 	size_t line, lines;
-	uint32_t keys, uid;
-	uint64_t owners;
+	uint32_t keys;
+	char *name;
 	bool made, left;
 };
 
@@ -47,7 +46,7 @@ struct part {
  * @buf: what was read ahead
  * @used: bytes of @buf before the next line
  * @have: bytes in @buf
- * @parts: the queues
+ * @parts: the queues, sorted by name when it is open
  */
 struct snapshot {
 	const char *path;

@@ -172,8 +172,8 @@ struct queues {
 int queues_get(struct queues *qs);
 
 /*
- * As queues_get(), but the elements have a name alone, and queues that the caller can't open are among
- * them.  So a queue that can't be opened keeps nobody from the others.
+ * As queues_get(), but the elements have a name alone, and queues that the caller can't open are
+ * among them.  So a queue that can't be opened keeps nobody from the others.
  */
 int queues_names(struct queues *qs);
 

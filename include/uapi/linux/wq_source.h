@@ -129,8 +129,8 @@
  *
  * Errors of WQ_IOC_SOURCE:
  *  EINVAL     - @op is unknown, @flags has an unknown bit, or a field that must be 0 is not
- *             - ATTACH: @kind is not a name, @delay is negative, @arg_size is too small, or the kind
- *               refuses its struct
+ *             - ATTACH: @kind is not a name, @delay is negative, @arg_size is too small, or the
+ *               kind refuses its struct
  *  EACCES     the file is not open for writing, and @op is not LIST
  *  EPERM      - ATTACH: the caller lacks a right that the kind asks for
  *             - DETACH: the caller is neither the source's nor the queue's owner, and lacks

@@ -801,6 +801,16 @@ static bool try_again(struct save *s, int q, unsigned int attempt)
 	return again;
 }
 
+/* Whether a queue that failed to open was removed meanwhile, or is not for the caller. */
+static bool is_not_listed(const char *name)
+{
+	int err = errno;
+	bool ret = err == ENOENT || (err == EACCES && !can_open(name, O_WRONLY));
+
+	errno = err;
+	return ret;
+}
+
 /* Open and read a queue.  1: it has been read; 0: it is not to be saved; -1 with errno. */
 static int read_name(struct save *s, const char *name, struct content *c)
 {
@@ -810,12 +820,8 @@ static int read_name(struct save *s, const char *name, struct content *c)
 
 	for (i = 1; again; i++) {
 		q = wq_open(name, O_RDONLY, 0, 0);
-		/* It was removed after it was listed, or is not for the caller. */
-		if (q < 0 && !s->a->num_words &&
-		    (errno == ENOENT || (errno == EACCES && geteuid())))
-			return 0;
 		if (q < 0)
-			return -1;
+			return s->a->num_words || !is_not_listed(name) ? -1 : 0;
 		if (!wq_stat(q, &c->st) && of_kernel(&c->st)) {
 			message("the queue '%s' is not saved: it belongs to a kernel module", name);
 			close(q);

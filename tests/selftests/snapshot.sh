@@ -651,22 +651,6 @@ test_save_boot_that_is_stopped_has_the_queues_of_users_with_few_keys_and_keeps_t
 	is "file" old "$(<"$dir/t")"
 }
 
-test_restore_boot_in_a_running_system_adds_no_key_of_an_earlier_save_again() {
-	mkdir "$dir/state"
-	succeeds wq create $q.x
-	succeeds wq add $q.x key
-	status 0 wq save --boot -o "$dir/state"
-	status 1 with_shim resume save --boot -o "$dir/state"
-	is "files" queues.wq "$(files_of_state)"
-	succeeds wq create $q.a
-	status 1 with_shim resume save --boot -o "$dir/state"
-	is "files" "queues.wq queues.wq.restored" "$(files_of_state)"
-	is key key "$(wq get $q.x)"
-	status 0 wq restore --boot "$dir/state"
-	prints "the queue '$q.x' is left as it is: the snapshot is of this boot"
-	is "keys" 0 "$(keys_of $q.x)"
-}
-
 test_restore_takes_queues_in_any_order_but_none_twice() {
 	snapshot '
 for n in "cab":

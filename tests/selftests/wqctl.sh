@@ -1922,7 +1922,7 @@ test_restore_refuses_hostile_lines_with_the_right_checksum() {
 	key ready =1 "a"
 	attr max-keys 5
 	queue ../a/
-	queue a
+	queue a b
 	paused gets never
 	nonsense
 	key ready,parked "parked"

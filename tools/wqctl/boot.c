@@ -293,11 +293,13 @@ int cmd_save(const struct args *a)
  * struct boot - a restore of the snapshots of the units
  * @dir: their directory
  * @fd: descriptor of @dir
+ * @running: the newest snapshot is of this boot: the system has not started again since
  */
 struct boot {
 	const struct args *a;
 	const char *dir;
 	int fd;
+	bool running;
 };
 
 static char *path_in(const struct boot *b, const char *name)
@@ -354,12 +356,12 @@ static int keep_failed(const struct boot *b, struct restore *r, const char *name
 }
 
 /*
- * Restore a file.  Keys of a snapshot of this boot may have run since.  *@over: each of its queues is
- * in the kernel, or in a file of failed ones.
+ * Restore a file.  @running: see struct restore.  *@over: each of its queues is in the kernel, or
+ * in a file of failed ones.
  */
-static int restore_one(const struct boot *b, const char *name, bool *over)
+static int restore_one(const struct boot *b, const char *name, bool running, bool *over)
 {
-	struct restore r = { .merge = true };
+	struct restore r = { .merge = true, .running = running };
 	char *path = path_in(b, name);
 	enum opened opened;
 	int ret = FAILED;
@@ -367,8 +369,6 @@ static int restore_one(const struct boot *b, const char *name, bool *over)
 	*over = false;
 	if (!path)
 		return FAILED;
-	/* That of an interrupted reload has the only copy of its keys. */
-	r.running = strcmp(name, STATE_RELOAD) && is_of_this_boot(path);
 	opened = snapshot_open(&r.s, path);
 	if (opened == OPENED) {
 		ret = restore_all(&r);
@@ -391,7 +391,7 @@ static int restore_reload(const struct boot *b)
 
 	if (!is_there(b, STATE_RELOAD))
 		return DONE;
-	ret = restore_one(b, STATE_RELOAD, &over);
+	ret = restore_one(b, STATE_RELOAD, false, &over);
 	if (over && (unlinkat(b->fd, STATE_RELOAD, 0) || fsync(b->fd))) {
 		message("can't remove '%s/" STATE_RELOAD "': %s", b->dir, strerror(errno));
 		ret = FAILED;
@@ -400,16 +400,20 @@ static int restore_reload(const struct boot *b)
 }
 
 /* Set aside what the units have saved or restored last. */
-static int set_aside(const struct boot *b)
+static int set_aside(struct boot *b)
 {
-	int n, ret = DONE;
+	char *path = path_in(b, STATE_FILE);
+	int n, ret = path ? DONE : FAILED;
 
 	for (n = 1; n <= STATE_NUMBERS; n++)
 		if (state_has(b->fd, STATE_RESTORED, n) &&
 		    state_renumber(b->fd, STATE_RESTORED, STATE_RESTORING, n))
 			ret = FAILED;
-	if (!ret && is_there(b, STATE_FILE))
+	if (!ret && is_there(b, STATE_FILE)) {
+		b->running = is_of_this_boot(path);
 		ret = state_set_aside(b->fd);
+	}
+	free(path);
 	return ret;
 }
 
@@ -420,15 +424,17 @@ static int set_aside(const struct boot *b)
 static int restore_set_aside(const struct boot *b)
 {
 	char name[64];
+	bool running = b->running, over;
 	int n, ret = DONE;
-	bool over;
 
 	for (n = STATE_NUMBERS; n > 0; n--) {
 		if (!state_has(b->fd, STATE_RESTORING, n))
 			continue;
 		state_name(name, sizeof(name), STATE_RESTORING, n);
-		if (restore_one(b, name, &over))
+		if (restore_one(b, name, running, &over))
 			ret = FAILED;
+		/* An older one was set aside by a restore that was killed, or has what a save left out. */
+		running = false;
 		if (over && state_renumber(b->fd, STATE_RESTORING, STATE_RESTORED, n))
 			ret = FAILED;
 	}

@@ -24,6 +24,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"wq.example/wq"
 )
 
 // An authority signs certificates.
@@ -81,7 +82,10 @@ func (t *errorTest) works(what, words string, args ...string) {
 func (t *errorTest) command(what, words string, fails bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, t.bin+"/wq-etcd", args...)
+	if args[0] != "setpriv" {
+		args = append([]string{t.bin + "/wq-etcd"}, args...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
@@ -208,6 +212,7 @@ func (t *errorTest) queue() {
 		"add", "--endpoints", at, "mail", strings.Repeat("x", 1025))
 	t.works("add", "", "add", "--endpoints", at, "mail", "alice")
 	t.verbs(at)
+	t.owners(run)
 	put(prefix+"live/member/twin", `{"Host":"elsewhere","PID":17,"TTL":1}`)
 	t.expect("two members of one name", "process 17 on elsewhere",
 		run("--shards", "16", "--member", "twin")...)
@@ -226,6 +231,32 @@ func (t *errorTest) queue() {
 		"status", "--endpoints", at, "--user", "alice:pw", "mail")
 	t.works("right user", "", "status", "--endpoints", at, "--user", "root:secret", "mail")
 }
+
+// owners makes the local queues as another user ahead of the member: it must use neither.
+func (t *errorTest) owners(run func(...string) []string) {
+	args := run("--shards", "16", "--member", "owners")
+	// The member makes mail.work before it looks at mail.
+	for _, name := range []string{"mail.work", "mail"} {
+		q, err := wq.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666, wq.Attrs{})
+		must(err)
+		must(os.Chown("/dev/wqueue/"+name, nobody, nobody))
+		t.expect("another user's queue "+name, "the local queue "+name+" belongs to uid 65534, which "+
+			"is neither root", args...)
+		t.expect("another user's queue "+name+" and another --owner", "belongs to uid 65534, which",
+			append([]string{args[0], "--owner", "65533"}, args[1:]...)...)
+		// As in the unit, root has no capability. The owner of the queue alone may open it.
+		must(os.Chmod("/dev/wqueue/"+name, 0o600))
+		t.expect("another user's private queue "+name, "the local queue "+name+" belongs to uid 65534, "+
+			"and wq-etcd runs as uid 0", append([]string{"setpriv", "--bounding-set=-all",
+			t.bin + "/wq-etcd"}, args...)...)
+		must(wq.Unlink(name))
+		must(q.Close())
+	}
+	t.expect("owner that is no user", "is neither the number of a user nor a name",
+		append([]string{args[0], "--owner", "no such user"}, args[1:]...)...)
+}
+
+const nobody = 65534
 
 // verbs are those of an operator, in a queue without members that has the key alice.
 func (t *errorTest) verbs(at string) {

@@ -232,7 +232,7 @@ func (m *member) live(ctx context.Context) error {
 	failed := make(chan error, 2)
 	go func() { failed <- work.Run(inner, m.opt.jobs, m.handle) }()
 	if m.layout.Mirror == "" {
-		inbox, err := wq.OpenFile(m.opt.queue, os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{Accept: true})
+		inbox, err := openInbox(&m.opt)
 		if err != nil {
 			return err
 		}
@@ -295,27 +295,4 @@ func (m *member) forward(ctx context.Context, it wq.Item) error {
 			m.opt.explain(err)))
 	}
 	return wq.RetryIn(time.Second)
-}
-
-// openWork makes the queue of the keys that this member works on. etcd has all of them, so keys
-// that a former process left there are dropped with the queue.
-func openWork(o *options) (*wq.Queue, error) {
-	name := o.queue + ".work"
-	if old, err := wq.Open(name); err == nil {
-		st, err := old.Stat()
-		for tries := 20; err == nil && st.Consumers > 1 && tries > 0; tries-- {
-			time.Sleep(100 * time.Millisecond) // a command that looks at it
-			st, err = old.Stat()
-		}
-		old.Close()
-		if err == nil && st.Consumers > 1 {
-			return nil, fmt.Errorf("the local queue %s is in use: another wq-etcd runs with it, or a "+
-				"program that should use the queue %s", name, o.queue)
-		}
-		if err := wq.Unlink(name); err != nil {
-			return nil, err
-		}
-	}
-	return wq.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600,
-		wq.Attrs{MaxKeys: o.maxKeys, Order: wq.Priority})
 }

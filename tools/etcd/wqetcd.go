@@ -12,6 +12,7 @@
 //	lease.go    the lease, and when workers must stop
 //	feed.go     listing and watch, and what ends in a new listing
 //	member.go   members, owners, hand-over
+//	local.go    the local queues, and whose they are
 //	run.go      one run, and its end in etcd
 //	worker.go   processes that do the work
 //	report.go   messages that repeat
@@ -38,6 +39,7 @@ type Options struct {
 	Shards int             // of a new queue
 	Member string          // the name of this member
 	Local  string          // the name of the local queues
+	Owner  string          // a user who may own the local queues, besides root and the caller
 
 	Jobs       int // keys that run at once
 	MaxKeys    int // of the local queue
@@ -89,6 +91,7 @@ func Run(ctx context.Context, o Options,
 	}
 	opt.etcd, opt.endpoints = &o.Etcd, strings.Join(o.Etcd.Endpoints, ",")
 	opt.prefix, opt.mirror, opt.member, opt.queue = o.Prefix, o.Mirror, o.Member, o.Local
+	opt.owner = o.Owner
 	opt.metrics, opt.maxKeys = o.Metrics, o.MaxKeys
 	set(&opt.dialTimeout, o.Etcd.DialTimeout)
 	set(&opt.shards, o.Shards)

@@ -5,13 +5,18 @@ package wq
 
 import (
 	"bytes"
+	"io/fs"
 	"time"
 )
 
 // Stat are the statistics of a queue, all from one moment. wq(4) describes each of them.
-// A time that there is none of is -1.
+// A time that there is none of is -1. UID and GID are the owner, and Mode are the rights: any
+// user can create a queue whose name is free.
 type Stat struct {
 	Name               string
+	UID                int
+	GID                int
+	Mode               fs.FileMode
 	ShutDown           bool
 	Draining           bool
 	NoMap              bool
@@ -80,6 +85,9 @@ func (s *cStat) public() Stat {
 	name, _, _ := bytes.Cut(s.name[:], []byte{0})
 	return Stat{
 		Name:               string(name),
+		UID:                int(s.uid),
+		GID:                int(s.gid),
+		Mode:               fs.FileMode(s.mode).Perm(),
 		ShutDown:           s.state&cStateShutdown != 0,
 		Draining:           s.state&cStateDraining != 0,
 		NoMap:              s.state&cStateNoMap != 0,

@@ -18,6 +18,7 @@ package wqetcd
 //	the member's key is deleted     the session ends, and a new one begins
 //	a listing or a watch fails      a new listing, see feed.go
 //	the local queue is full         a new listing, later
+//	the local queue refuses a key   the next listing tries the key again
 //	a run fails                     the local queue delays the key, see run.go
 //	the member dies                 the kernel kills its workers. After the end of its lease, which
 //	                                takes the entries of its runs along, other members list its
@@ -36,6 +37,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -444,7 +446,9 @@ func (m *member) stopFeed(s *shard) {
 	}
 }
 
-// add gives a key to the local queue. It is called with the lock held.
+// add gives a key to the local queue. It is called with the lock held. An error is one of the queue,
+// which takes no other key either. A key that the queue refuses, such as one that an operator has
+// disabled there, is tried again by the next listing, and must not hold up the other keys.
 func (m *member) add(s *shard, name string) error {
 	k := s.keys.all[name]
 	e := wq.Entry{Key: name, Delay: k.delay(time.Now()), Priority: int(k.later.Priority)}
@@ -460,7 +464,17 @@ func (m *member) add(s *shard, name string) error {
 		return errFull
 	}
 	reports.print(err.Error())
+	if refusesKey(err) {
+		k.queued = false
+		return nil
+	}
 	return err
+}
+
+// refusesKey reports that an error of an add is one of the key alone.
+func refusesKey(err error) bool {
+	return errors.Is(err, wq.ErrDisabled) || errors.Is(err, syscall.EINVAL) ||
+		errors.Is(err, syscall.E2BIG)
 }
 
 // await waits until the entry of a former owner's run is deleted after a revision, and adds the key

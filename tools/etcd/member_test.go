@@ -5,12 +5,15 @@ package wqetcd
 import (
 	"context"
 	"errors"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"wq.example/wq"
 )
 
 // lossy makes the first transaction, whose answer is lost. Then the owner key is there.
@@ -130,4 +133,59 @@ func TestPausedQueueHandsOutNoKeyUntilTheEntryIsGone(t *testing.T) {
 	feed.listBegins()
 	feed.listEnds(3)
 	expect(t, "paused after a listing without the entry", queue.paused, false)
+}
+
+// A choosy queue refuses some keys.
+type choosy struct {
+	*memQueue
+	refuse map[string]error
+}
+
+func (c choosy) AddWith(e wq.Entry) (bool, error) {
+	if err := c.refuse[e.Key]; err != nil {
+		return false, err
+	}
+	return c.memQueue.AddWith(e)
+}
+
+// listed lists needs of a shard that is ours, and returns the error that ended the listing.
+func listed(m *member, names ...string) error {
+	sink := &needSink{m: m, s: m.shards[0], fence: 7, given: map[string]given{}}
+	sink.listBegins()
+	for _, name := range names {
+		kv := &mvccpb.KeyValue{Key: []byte(m.layout.needsOf(0) + name), ModRevision: 3}
+		if err := sink.put(kv, true); err != nil {
+			return err
+		}
+	}
+	return sink.listEnds(9)
+}
+
+func TestKeyThatTheLocalQueueRefusesStopsNoOtherKey(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EBUSY, syscall.EINVAL, syscall.E2BIG} {
+		m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, nil)
+		queue := choosy{newMemQueue(), map[string]error{"a": &wq.Error{Op: "add", Key: "a", Errno: errno}}}
+		m.queue = queue
+		m.shards[0].state, m.shards[0].fence, m.shards[0].keys = owned, 7, *newKeys(false)
+		for range 2 {
+			expect(t, "listing with "+errno.Error(), listed(m, "a", "b"), nil)
+		}
+		expect(t, "keys", strings.Join(queue.ready, " "), "b")
+		delete(queue.refuse, "a")
+		expect(t, "listing after wqctl enable", listed(m, "a", "b"), nil)
+		expect(t, "keys", strings.Join(queue.ready, " "), "b a")
+	}
+}
+
+func TestLocalQueueThatTakesNoKeyEndsTheListing(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EHOSTDOWN, syscall.ENOMEM,
+		syscall.ESHUTDOWN, syscall.EIDRM} {
+		m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, nil)
+		m.queue = choosy{newMemQueue(),
+			map[string]error{"a": &wq.Error{Op: "add", Key: "a", Errno: errno}}}
+		m.shards[0].state, m.shards[0].fence, m.shards[0].keys = owned, 7, *newKeys(false)
+		if listed(m, "a", "b") == nil {
+			t.Errorf("%v: expected an error", errno)
+		}
+	}
 }

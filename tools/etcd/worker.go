@@ -13,7 +13,7 @@ package wqetcd
 //	a stream    standard input has a request for each key: "NEED FENCE RUNS KEY", ended by NUL.
 //	            The entry of the run is RUNS and KEY without the blank.
 //	            Standard output has a line for each: "done", "retry REASON", "after SECONDS"
-//	            or "give-up REASON".
+//	            or "give-up REASON". A process that ended between two runs is replaced.
 //
 // A worker is a process group. It gets SIGKILL when the session ends, and the worker's first
 // process also if this program dies. Processes that it left behind then need the unit's cgroup.
@@ -143,23 +143,30 @@ func (w *streamWorker) work(r *run) error {
 		return errNUL
 	}
 	p := <-w.idle
-	var err error
-	if p == nil {
-		p, err = w.start()
-	}
-	if err != nil {
-		w.idle <- nil
-		return err
-	}
-	reply, err := p.ask(r)
-	if err != nil {
+	for {
+		reused := p != nil
+		if !reused {
+			var err error
+			if p, err = w.start(); err != nil {
+				w.idle <- nil
+				return err
+			}
+		}
+		reply, err := p.ask(r)
+		if err == nil {
+			w.idle <- p
+			return outcome(reply)
+		}
 		killGroup(p.cmd)
-		err = fmt.Errorf("the worker ended during its run: %w", errors.Join(p.cmd.Wait(), err))
+		err = errors.Join(p.cmd.Wait(), err)
+		p = nil
+		// A process that was idle may have ended before the request, which is no failure of the key.
+		if reused && reply == "" && r.ctx.Err() == nil {
+			continue
+		}
 		w.idle <- nil
-		return err
+		return fmt.Errorf("the worker ended during its run: %w", err)
 	}
-	w.idle <- p
-	return outcome(reply)
 }
 
 func (w *streamWorker) start() (*process, error) {
@@ -178,16 +185,17 @@ func (w *streamWorker) start() (*process, error) {
 
 // ask sends a request and waits for the reply. The end of the run's context kills the process.
 func (p *process) ask(r *run) (string, error) {
-	defer context.AfterFunc(r.ctx, func() {
+	stop := context.AfterFunc(r.ctx, func() {
 		killGroup(p.cmd)
 		p.in.Close() // what it left behind may hold the other ends open
 		p.outFile.Close()
-	})()
-	if _, err := fmt.Fprintf(p.in, "%d %d %s %s\x00", r.need, r.fence, r.runs, r.key); err != nil {
-		return "", err
+	})
+	reply := ""
+	_, err := fmt.Fprintf(p.in, "%d %d %s %s\x00", r.need, r.fence, r.runs, r.key)
+	if err == nil {
+		reply, err = p.out.ReadString('\n')
 	}
-	reply, err := p.out.ReadString('\n')
-	if err == nil && r.ctx.Err() != nil {
+	if !stop() && err == nil {
 		err = r.ctx.Err() // the process has been killed, or is about to be
 	}
 	return strings.TrimSuffix(reply, "\n"), err

@@ -5,6 +5,7 @@ package wqetcd
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,32 @@ func TestStreamWorkerThatLeftAProcessBehindEndsWithTheRun(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("the run does not end")
+	}
+}
+
+// A worker may serve one request, or be killed between two runs.
+func TestStreamWorkerThatEndedBetweenRunsCostsNoFailure(t *testing.T) {
+	go serveStarts()
+	w := newStreamWorker([]string{"sh", "-c", "head -z -n 1 >&2; echo done"}, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 5 {
+		expect(t, "outcome", w.work(&run{key: "a", ctx: ctx}), nil)
+	}
+}
+
+func TestStreamWorkerThatEndsInEachRunIsAFailure(t *testing.T) {
+	go serveStarts()
+	log := filepath.Join(t.TempDir(), "log")
+	w := newStreamWorker([]string{"sh", "-c", "echo >>" + log + "; head -z -n 1 >&2"}, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for runs := 1; runs < 3; runs++ {
+		if w.work(&run{key: "a", ctx: ctx}) == nil {
+			t.Error("expected a failure")
+		}
+		started, err := os.ReadFile(log)
+		expect(t, "error", err, nil)
+		expect(t, "processes", len(started), runs)
 	}
 }

@@ -252,6 +252,7 @@ func (t *errorTest) owners(run func(...string) []string) {
 		must(wq.Unlink(name))
 		must(q.Close())
 	}
+	must(wq.Unlink("mail.work"))
 	t.expect("owner that is no user", "is neither the number of a user nor a name",
 		append([]string{args[0], "--owner", "no such user"}, args[1:]...)...)
 }

@@ -4,6 +4,7 @@ package wq
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -34,9 +35,20 @@ var (
 	ErrCanceled error = &cause{syscall.ECANCELED}
 	// ErrNoModule: there is no /dev/wq, because the module is not loaded.
 	ErrNoModule error = &cause{syscall.ENODEV}
+	// ErrOtherOwner: the new queue of the name belongs to another user than the removed one.
+	ErrOtherOwner error = otherOwner{}
 	// ErrClosed: the Queue was closed by Close.
 	ErrClosed = os.ErrClosed
 )
+
+// otherOwner is no errno of a call.
+type otherOwner struct{}
+
+func (otherOwner) Error() string {
+	return "wq: the new queue of this name belongs to another user: wqctl unlink"
+}
+
+func (otherOwner) Is(target error) bool { return target == fs.ErrPermission }
 
 // A cause is an error that the queue reports. It is a type of its own, because other files have the
 // same errnos.

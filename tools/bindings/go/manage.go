@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -386,7 +387,7 @@ func (q *Queue) ShuttingDown() (bool, error) {
 }
 
 // Unlink removes the name of a queue. Its open files still work, and when the last of them is
-// closed, the queue ends.
+// closed, the queue ends. It fails with ELOOP if the name is a path of a symbolic link.
 func Unlink(name string) error {
 	file, err := pathOf(name)
 	if err != nil || name == "" || len(name) >= cNameMax && file == "" {
@@ -401,17 +402,49 @@ func Unlink(name string) error {
 		r.attrs = cAttrs{size: uint32(unsafe.Sizeof(r.attrs))}
 		copy(r.attrs.name[:], name)
 		err = deviceCall(r, cIocUnlink, unsafe.Pointer(&r.attrs))
-	} else if ok, serr := isWqueue(file); serr != nil {
-		err = serr
-	} else if !ok {
-		err = syscall.ENOTTY // do not remove a file of another kind
 	} else {
-		err = syscall.Unlink(file)
+		err = unlinkFile(file)
 	}
 	if err != nil {
 		return &Error{Op: "unlink", Queue: name, Errno: errnoOf(err)}
 	}
 	return nil
+}
+
+// oPath is O_PATH, which package syscall does not have.
+const oPath = 0x200000
+
+// unlinkFile removes the file of a queue, and of nothing else. Between two calls with a path, a user
+// can replace a directory of the path. So both calls are by the directory of the file, in which a
+// file system of queues has no other files.
+func unlinkFile(file string) error {
+	at := strings.LastIndexByte(file, '/') + 1
+	dir, err := openFile(file[:at], oPath|syscall.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(dir)
+	var in syscall.Statfs_t
+	if err := syscall.Fstatfs(dir, &in); err != nil {
+		return err
+	}
+	if uint32(in.Type) == magic {
+		return syscall.Unlinkat(dir, file[at:])
+	}
+	var st syscall.Stat_t
+	if err := syscall.Lstat(file, &st); err != nil {
+		return err
+	}
+	if st.Mode&syscall.S_IFMT == syscall.S_IFLNK {
+		return syscall.ELOOP
+	}
+	if ok, err := isWqueue(file); !ok {
+		if err == nil {
+			err = syscall.ENOTTY // a file of another kind
+		}
+		return err
+	}
+	return syscall.EBUSY // a file that is mounted
 }
 
 // deviceCall makes a call that needs no queue.

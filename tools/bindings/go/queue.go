@@ -5,6 +5,7 @@ package wq
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -40,6 +41,7 @@ type Queue struct {
 	waited atomic.Bool
 
 	access int             // with which it was opened
+	owner  atomic.Int64    // the user ID of its owner when it was closed; -1: it is open
 	alive  context.Context // ends with Close
 	end    context.CancelFunc
 	watch  removal
@@ -93,14 +95,23 @@ func (q *Queue) Same() (*Queue, error) {
 	return made, err
 }
 
-// reopenPause is the time between looks for a queue.
-const reopenPause = 100 * time.Millisecond
+// reopenPause is the time between looks for a queue. "wqctl reload" sets the owner of a queue last, so
+// foreignLooks of them in a row have to find another owner.
+const (
+	reopenPause  = 100 * time.Millisecond
+	foreignLooks = 10
+)
 
 // Reopen closes a queue that was unlinked, waits until there is a new queue of its name, and opens
 // this one as q was opened. If the queue was not unlinked, it returns q. A consumer calls it if a
 // get fails with [ErrUnlinked]. "wqctl reload" removes each queue and makes it again with its keys,
 // and can do so only if no process has the queue open. If the context ends, the call can be
 // repeated.
+//
+// Any user can take the name of a queue that was removed. So Reopen opens a queue of the same owner
+// alone, and after a second with a queue of another owner it fails with [ErrOtherOwner]. The call can
+// be repeated after that, too. A program that trusts the other user calls [Open], and compares
+// [Stat].UID.
 func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 	if q.name == "" {
 		return nil, q.fail("reopen", "", syscall.EINVAL)
@@ -113,8 +124,16 @@ func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 		return nil, q.fail("reopen", "", err)
 	}
 	q.Close()
-	for {
-		made, err := openNamed(q.name, q.access)
+	for foreign := 0; ; {
+		made, err := q.openNext()
+		if err == ErrOtherOwner {
+			if foreign++; foreign == foreignLooks {
+				return nil, fmt.Errorf("wq: reopen in %s: %w", q.name, err)
+			}
+			err = syscall.ENOENT
+		} else {
+			foreign = 0
+		}
 		switch errnoOf(err) {
 		case 0:
 			return made, err
@@ -130,18 +149,26 @@ func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 	}
 }
 
-// openNamed opens a queue that has its name. A mount of a queue's file keeps the queue that was
-// removed.
-func openNamed(name string, access int) (*Queue, error) {
-	q, err := OpenFile(name, access, 0, Attrs{})
+// openNext opens the queue that has the name now, if it has the owner of this one. A mount of a
+// queue's file keeps the queue that was removed.
+func (q *Queue) openNext() (*Queue, error) {
+	next, err := OpenFile(q.name, q.access, 0, Attrs{})
 	if err != nil {
 		return nil, err
 	}
-	if s, err := q.short(); err == nil && s.state&cStateUnlinked != 0 {
-		q.Close()
-		return nil, &Error{Op: "open", Queue: name, Errno: syscall.EIDRM}
+	s, err := next.short()
+	switch {
+	case err != nil:
+		err = next.fail("stat", "", err)
+	case s.state&cStateUnlinked != 0:
+		err = &Error{Op: "open", Queue: q.name, Errno: syscall.EIDRM}
+	case int64(s.uid) != q.owner.Load():
+		err = ErrOtherOwner
+	default:
+		return next, nil
 	}
-	return q, nil
+	next.Close()
+	return nil, err
 }
 
 func open(name string, flag int, perm fs.FileMode, a Attrs) (*Queue, error) {
@@ -296,6 +323,7 @@ func newQueue(fd int, name string, access int) (*Queue, error) {
 		name: name, fd: uintptr(fd), file: file, conn: conn, access: access,
 		turn: make(chan struct{}, 1), own: newRequest(),
 	}
+	q.owner.Store(-1)
 	q.alive, q.end = context.WithCancel(context.Background())
 	return q, nil
 }
@@ -307,6 +335,11 @@ func (q *Queue) Name() string { return q.name }
 // given back: they are ready again. The queue and its other consumers go on, unless the queue is
 // private and this was its last file; see [Queue.ShutDown] for the end of a queue.
 func (q *Queue) Close() error {
+	if q.name != "" {
+		if s, err := q.short(); err == nil {
+			q.owner.Store(int64(s.uid)) // for Reopen
+		}
+	}
 	for {
 		users := q.users.Load()
 		if users < 0 {

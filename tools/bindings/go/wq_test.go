@@ -241,6 +241,59 @@ func TestReopenWaitsForTheNextQueueOfTheName(t *testing.T) {
 	fails(t, err, syscall.EINVAL)
 }
 
+// Any user can take a name that is free.
+func TestReopenRefusesAQueueOfAnotherOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a queue to another user")
+	}
+	create := func() *Queue {
+		q, err := OpenFile("go-taken", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640, Attrs{})
+		ok(t, err)
+		return q
+	}
+	for _, closed := range []bool{false, true} {
+		q := create()
+		if closed {
+			ok(t, q.Close())
+		}
+		ok(t, Unlink("go-taken"))
+		taken := create()
+		ok(t, os.Chown("/dev/wqueue/go-taken", 65534, 65533))
+		s, err := taken.Stat()
+		ok(t, err)
+		equal(t, "owner", s.UID, 65534)
+		equal(t, "group", s.GID, 65533)
+		equal(t, "rights", s.Mode, 0o640)
+		_, err = q.Reopen(bg)
+		fails(t, err, ErrOtherOwner)
+		fails(t, err, fs.ErrPermission)
+		// As wqctl reload does it: the owner is set last.
+		time.AfterFunc(200*time.Millisecond, func() { os.Chown("/dev/wqueue/go-taken", 0, 0) })
+		next, err := q.Reopen(bg)
+		ok(t, err)
+		ok(t, Unlink("go-taken"))
+		ok(t, next.Close())
+		ok(t, taken.Close())
+	}
+}
+
+func TestUnlinkOfALinkLeavesTheLinkAndTheQueue(t *testing.T) {
+	q, err := OpenFile("go-linked", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600, Attrs{})
+	ok(t, err)
+	defer q.Close()
+	link := filepath.Join(t.TempDir(), "link")
+	ok(t, os.Symlink("/dev/wqueue/go-linked", link))
+	fails(t, Unlink(link), syscall.ELOOP)
+	_, err = os.Lstat(link)
+	ok(t, err)
+	// A link on the way is as good as another mount.
+	dir := filepath.Join(t.TempDir(), "dir")
+	ok(t, os.Symlink("/dev/wqueue", dir))
+	ok(t, Unlink(dir+"/go-linked"))
+	fails(t, Unlink(dir+"/go-linked"), fs.ErrNotExist)
+	fails(t, Unlink("go-linked"), fs.ErrNotExist)
+}
+
 func TestDoneOfAnEndedRunIsStale(t *testing.T) {
 	q := private(t, Attrs{})
 	add(t, q, "a")

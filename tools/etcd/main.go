@@ -184,7 +184,6 @@ func (o *options) run(stop, kill context.Context, w worker) error {
 	err = m.live(ctx)
 	if ctx.Err() != nil || m.isLeaving() {
 		<-left
-		return nil
 	}
 	return err
 }
@@ -246,11 +245,12 @@ func (m *member) live(ctx context.Context) error {
 // sessions lives in one session after the other, until ctx ends, the member leaves or a local queue
 // fails. inner is the context of the local queues, and cancel ends it.
 func (m *member) sessions(ctx, inner context.Context, cancel context.CancelFunc,
-	failed chan error) error {
+	failed <-chan error) error {
+	broken := make(chan error, 1)
 	go func() {
-		// A local queue that was removed or shut down ends the program.
+		// A local queue that was removed or shut down ends the program. The other one can fail, too.
 		if err := <-failed; inner.Err() == nil {
-			failed <- fmt.Errorf("a local queue can't be used any more: %w", errOr(err))
+			broken <- fmt.Errorf("a local queue can't be used any more: %w", errOr(err))
 			cancel()
 		}
 	}()
@@ -265,11 +265,13 @@ func (m *member) sessions(ctx, inner context.Context, cancel context.CancelFunc,
 			sleep(inner, time.Second)
 		}
 	}
-	// If the member leaves, the goroutine above can take the only result, after the end of ctx.
-	if ctx.Err() == nil && !m.isLeaving() {
-		return <-failed
+	// The goroutine above sends before it ends inner. If the member leaves, the queues may be sound.
+	select {
+	case err := <-broken:
+		return err
+	default:
+		return nil
 	}
-	return nil
 }
 
 func errOr(err error) error {

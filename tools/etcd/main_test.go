@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"wq.example/wq"
 )
 
 // left is an etcd that does not answer a join, and the member leaves meanwhile.
@@ -26,16 +28,17 @@ func (l left) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetR
 }
 
 // ended returns what sessions returns with the local queues of mirror mode: one, which sends its
-// result after the end of its context, or at once if it has failed.
-func ended(t *testing.T, m *member, broken error) error {
+// result after the end of its context, or at once if local queues have failed.
+func ended(t *testing.T, m *member, broken ...error) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 2)
-	if broken != nil {
-		failed <- broken
-	} else {
+	for _, err := range broken {
+		failed <- err
+	}
+	if len(broken) == 0 {
 		context.AfterFunc(inner, func() { failed <- inner.Err() })
 		time.AfterFunc(2*time.Second, end) // as after leave()
 	}
@@ -54,7 +57,7 @@ func ended(t *testing.T, m *member, broken error) error {
 func TestMemberThatLeavesEndsAfterTheLossOfItsSession(t *testing.T) {
 	m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1}, nil)
 	m.client = &clientv3.Client{KV: left{m: m}}
-	expect(t, "error", ended(t, m, nil), nil)
+	expect(t, "error", ended(t, m), nil)
 }
 
 func TestLocalQueueThatFailedEndsTheMember(t *testing.T) {
@@ -62,6 +65,21 @@ func TestLocalQueueThatFailedEndsTheMember(t *testing.T) {
 		&clientv3.Client{KV: silent{}})
 	if err := ended(t, m, fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("expected %v, got %v", fs.ErrNotExist, err)
+	}
+}
+
+// A shut down of both has no error of its own. The member must not end as if it had been stopped.
+func TestBothLocalQueuesThatFailedEndTheMemberWithTheFirstError(t *testing.T) {
+	for want, results := range map[error][]error{
+		wq.ErrShutDown: {nil, nil},
+		fs.ErrNotExist: {fs.ErrNotExist, nil},
+	} {
+		m := newMember(options{member: "a"}, layout{prefix: "/wq/q/", Shards: 1},
+			&clientv3.Client{KV: silent{}})
+		err := ended(t, m, results...)
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), "can't be used any more") {
+			t.Errorf("expected %v, got %v", want, err)
+		}
 	}
 }
 

@@ -23,7 +23,8 @@ package wqetcd
 //	the member dies                 the kernel kills its workers. After the end of its lease, which
 //	                                takes the entries of its runs along, other members list its
 //	                                shards
-//	the name has another member     the program ends, after the TTL of that member
+//	the name has another member     the program ends, after three TTLs of that member. The key of a
+//	                                process of this host that has ended is waited for
 //	another version or layout       the program ends
 //
 // m.mu protects all of the state below. Calls of the local queue do not wait and are made with the
@@ -127,6 +128,12 @@ func (i identity) encode() string {
 	return string(text)
 }
 
+// hasEnded reports that the key is that of a process of this host that does not exist any more.
+func (i identity) hasEnded() bool {
+	host, err := os.Hostname()
+	return err == nil && i.Host == host && i.PID > 0 && syscall.Kill(i.PID, 0) == syscall.ESRCH
+}
+
 // A fatal error can't be repaired by waiting.
 type fatal struct{ error }
 
@@ -208,8 +215,10 @@ func (m *member) join(ctx context.Context, l *lease) error {
 		if err := json.Unmarshal(r.Kvs[0].Value, &other); err != nil {
 			return fatal{fmt.Errorf("%s is not the key of a member: %w", me, err)}
 		}
-		// A new leader of etcd starts all leases again.
-		if bootTime()-began > 3*time.Duration(other.TTL)*time.Second {
+		// A new leader of etcd starts all leases again. It can do so again and again, so the key of a
+		// process that has ended is waited for. The key of another program may have no TTL.
+		limit := max(3*time.Duration(other.TTL)*time.Second, m.opt.ttl)
+		if bootTime()-began > limit && !other.hasEnded() {
 			return fatal{fmt.Errorf("two members have the name %s: the other one is process %d on %s. "+
 				"Stop one of them, or give it another --member", m.name, other.PID, other.Host)}
 		}

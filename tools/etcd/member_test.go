@@ -5,6 +5,7 @@ package wqetcd
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -187,5 +188,48 @@ func TestLocalQueueThatTakesNoKeyEndsTheListing(t *testing.T) {
 		if listed(m, "a", "b") == nil {
 			t.Errorf("%v: expected an error", errno)
 		}
+	}
+}
+
+// taken is an etcd in which the name of the member has a key.
+type taken struct {
+	clientv3.KV
+	by identity
+}
+
+func (n taken) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return &clientv3.GetResponse{Kvs: []*mvccpb.KeyValue{{Value: []byte(n.by.encode())}}}, nil
+}
+
+// The key of another program can have no TTL, and elections can keep the own old key alive.
+func TestJoinWaitsForTheOwnLastSession(t *testing.T) {
+	host, err := os.Hostname()
+	expect(t, "error", err, nil)
+	const noProcess = 1 << 30
+	for what, c := range map[string]struct {
+		by  identity
+		ttl time.Duration
+		end bool
+	}{
+		"another host":         {identity{host + "-2", noProcess, 0}, time.Second, true},
+		"a process that lives": {identity{host, os.Getpid(), 0}, time.Second, true},
+		"a process that died":  {identity{host, noProcess, 0}, time.Millisecond, false},
+	} {
+		m := newMember(options{member: "a", ttl: c.ttl}, layout{prefix: "/wq/q/", Shards: 1},
+			&clientv3.Client{KV: taken{by: c.by}})
+		ctx, cancel := context.WithCancel(context.Background())
+		if !c.end {
+			time.AfterFunc(2*time.Second, cancel)
+		}
+		began := time.Now()
+		err := m.join(ctx, nil)
+		var end fatal
+		if errors.As(err, &end) != c.end {
+			t.Errorf("%s: a fatal error is expected: %t, got %v", what, c.end, err)
+		}
+		if waited := time.Since(began); waited < c.ttl {
+			t.Errorf("%s: expected a wait of the own TTL, got %v", what, waited)
+		}
+		cancel()
 	}
 }

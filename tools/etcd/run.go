@@ -27,6 +27,7 @@ package wqetcd
 //	                       The next owner does not run the key either, until a newer add
 //	etcd does not answer   the call is repeated until the session ends
 //	etcd refuses a begin   the local queue tries the key again later
+//	etcd refuses an end    the call is repeated, for a second only if the member leaves
 //	the session ended      the outcome is ignored: the new owner runs the key
 //
 // An answer can be lost, so that a transaction takes place twice, or much later. A begin that comes
@@ -392,6 +393,9 @@ func (m *member) needOf(r *run) string  { return m.layout.needsOf(r.s.n) + r.key
 func (m *member) parkOf(r *run) string  { return m.layout.parksOf(r.s.n) + r.key }
 func (m *member) retryOf(r *run) string { return m.layout.retriesOf(r.s.n) + r.key }
 
+// lastTries is the number of tries of an end that etcd refuses while the member leaves.
+const lastTries = 10
+
 // An ending is what follows in the transaction that deletes the entry of a run.
 type ending struct {
 	same []clientv3.Op
@@ -419,7 +423,7 @@ func (m *member) end(r *run, e ending) {
 		same := clientv3.Compare(clientv3.ModRevision(need), "=", r.need)
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{same}, e.same, m.otherwise(r)))
 	}
-	for {
+	for refusals := 0; ; {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
 		reply, err := m.client.Txn(ctx).If(ours).Then(ops...).Else(clientv3.OpGet(need)).Commit()
 		cancel()
@@ -439,6 +443,12 @@ func (m *member) end(r *run, e ending) {
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			// The entry goes, and the key stays as it was.
 			ops, e = ops[:1], ending{}
+		}
+		if isRefusal(err) && m.isLeaving() {
+			// Rights can be missing for ever. The entry goes with the lease, and the key runs again.
+			if refusals++; refusals == lastTries {
+				return
+			}
 		}
 		if !sleep(r.ctx, 100*time.Millisecond) {
 			return

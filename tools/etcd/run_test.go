@@ -254,6 +254,38 @@ func TestEndWithoutSpaceDeletesTheEntryAlone(t *testing.T) {
 	expect(t, "failures", m.shards[0].keys.all["a"].later.Failures, 0)
 }
 
+// refusing is an etcd that refuses all transactions, as after a change of roles.
+type refusing struct{ *answers }
+
+func (f refusing) Txn(context.Context) clientv3.Txn { return f }
+func (f refusing) If(...clientv3.Cmp) clientv3.Txn  { return f }
+func (f refusing) Then(...clientv3.Op) clientv3.Txn { return f }
+func (f refusing) Else(...clientv3.Op) clientv3.Txn { return f }
+func (f refusing) Commit() (*clientv3.TxnResponse, error) {
+	return nil, rpctypes.ErrPermissionDenied
+}
+
+func TestStopEndsARunWhoseOutcomeEtcdRefuses(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	r.fence = 11
+	m.client.KV = refusing{&answers{}}
+	ended := make(chan bool)
+	go func() { m.done(r); close(ended) }()
+	select {
+	case <-ended:
+		t.Fatal("expected the outcome to be repeated until the member leaves")
+	case <-time.After(time.Second):
+	}
+	m.mu.Lock()
+	m.leaving = true
+	m.mu.Unlock()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the run does not end")
+	}
+}
+
 func TestFailureOfAKeyWithoutNeedIsNotWritten(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	r.fence = 11

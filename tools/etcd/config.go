@@ -57,7 +57,7 @@ func (o *options) flags(fs *flag.FlagSet) {
 	fs.StringVar(&o.mirror, "mirror", "", "mirror mode: the keys are the objects below this `PREFIX`")
 	fs.StringVar(&o.member, "member", "", "`NAME` of this member (default: the host's name)")
 	fs.StringVar(&o.queue, "local", "", "`NAME` of the local queues (default: QUEUE)")
-	fs.StringVar(&o.owner, "owner", "", "`USER` who may own the local queues, besides root")
+	fs.StringVar(&o.owner, "owner", "", "`USER` that may own the local queues, besides root")
 	fs.IntVar(&o.jobs, "jobs", 1, "`NUMBER` of keys that run at once")
 	fs.BoolVar(&o.stream, "stream", false, "the command reads keys, and is started once for a job")
 	fs.IntVar(&o.maxKeys, "max-keys", 0, "`NUMBER` of keys of the local queue (default: the kernel's)")

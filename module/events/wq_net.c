@@ -953,7 +953,7 @@ static int make_queues(struct net_watch *w)
 	return 0;
 }
 
-/* Let all changes of these tables have keys in @w from now on, of which the caller has a source. */
+/* Let all changes of these tables have keys from now on.  The caller has a source in @w. */
 static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
 {
 	int ret = 0;

@@ -47,10 +47,13 @@ static int print_keys(const struct args *a)
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
 	struct sigaction end = { .sa_handler = on_end }, old;
 	struct wq_item item = { .token = 0 };
+	struct args queue = *a;
 	int64_t timeout, look = 0;
 	size_t i;
 	int err;
 
+	/* The queue has no name, and a->queue is what is watched. */
+	queue.queue = NULL;
 	printed = a->fd;
 	for (i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
@@ -60,7 +63,7 @@ static int print_keys(const struct args *a)
 		if (!wq_done_get(a->fd, &item, 0, WQ_OUTCOME_FORGET, timeout)) {
 			if (!watch_drops(a->fd, &item))
 				print_key(a, &item);
-			if (fflush(stdout))
+			if (fflush(stdout) && (errno != EINTR || !ended))
 				return FAILED;
 			/* A file that changes all the time holds up no look. */
 			if (timeout == WQ_FOREVER || now_ns() < look)
@@ -68,8 +71,11 @@ static int print_keys(const struct args *a)
 			errno = ETIMEDOUT;
 		}
 		err = errno;
+		/* A get after a done does not go on by itself after a stop of the process. */
+		if (err == EINTR)
+			continue;
 		if (err != ENOLINK && err != ETIMEDOUT)
-			return ended ? DONE : complain(a, "can't get a key");
+			return ended ? DONE : complain(&queue, "can't get a key");
 		if (watch_ends(a))
 			return FAILED;
 		if (err == ENOLINK)

@@ -644,6 +644,41 @@ test_watch_print_escapes_names() {
 	kill $pid
 }
 
+test_watch_print_goes_on_after_a_stop() {
+	"$WQCTL" watch --print "fs:$files/d" >"$out" 2>"$err" &
+	local pid=$!
+	changed() { echo a >"$files/d/$1"; has_line "$out" "$1"; }
+	in_state() {
+		local stat
+		read -r stat <"/proc/$pid/stat" && [[ $stat = *") $1 "* ]]
+	}
+	eventually changed one
+	eventually in_state S
+	kill -STOP $pid
+	eventually in_state T
+	kill -CONT $pid
+	eventually changed two
+	kill $pid
+	succeeds wait $pid
+}
+
+test_watch_print_that_is_stopped_at_a_full_pipe_succeeds() {
+	local pid name i
+	name=$(printf '%0200d' 0)
+	mkfifo "$dir/pipe" && exec 5<>"$dir/pipe"
+	"$WQCTL" watch --print "fs:$files/d" >"$dir/pipe" 2>"$err" &
+	pid=$!
+	# until there is a source, and a line for each of more files than a pipe has room for
+	blocked() {
+		for i in {1..400}; do : >"$files/d/$name.$i"; done
+		grep -q pipe_write "/proc/$pid/wchan"
+	}
+	eventually blocked
+	kill $pid
+	succeeds wait $pid
+	is "what it reports" "" "$(<"$err")"
+}
+
 test_watch_leaves_nothing_behind_if_it_is_killed() {
 	"$WQCTL" watch --print "fs:$files/d" >"$out" &
 	local pid=$!
@@ -660,6 +695,13 @@ test_attach_bpf_takes_a_channel() {
 	has "sources" "channel 3" "$("$WQCTL" sources $q)"
 	reports 1 "another source has this channel" wq watch --print bpf:3
 	succeeds wq detach $q 1
+}
+
+test_a_source_that_watch_can_not_attach_is_no_queue_in_the_message() {
+	SHIM=attach LD_PRELOAD=${0%/*}/shim/wqctl_shim.so \
+		status 1 "${WQCTL_SHARED:-$WQCTL}" watch --print "fs:$files/d"
+	prints "can't watch 'fs:$files/d': the queue is full"
+	has_no "what it reports" "stat fs:" "$(<"$err")"
 }
 
 test_bad_arguments_of_watch_and_attach_are_named() {

@@ -19,6 +19,7 @@
  *	open	a queue with a name that ends in .x can't be opened: there is not enough memory
  *	exec	the first exec fails, and removes the directory $SHIM_DIR
  *	detach	before the first source is detached, the directory $SHIM_DIR is removed
+ *	attach	no source can be attached: the queue is full
  *	swap	after the look for wqueue of number $SHIM_AT a path leads to another directory: the
  *		link $SHIM_DIR/link is replaced by $SHIM_DIR/next
  *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
@@ -344,6 +345,10 @@ int ioctl(int fd, unsigned long nr, void *arg)
 		interfere(fd);
 	if (nr == WQ_IOC_SOURCE && shim("detach"))
 		remove_dir(arg);
+	if (nr == WQ_IOC_SOURCE && shim("attach")) {
+		errno = ENOSPC;
+		return -1;
+	}
 	if (nr != WQ_IOC_DONE || !shim("memory") || n++ % 3 == 2) {
 		int ret = syscall(SYS_ioctl, fd, nr, arg);
 

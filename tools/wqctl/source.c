@@ -446,7 +446,10 @@ static int explain_rules(const struct spec *s)
 	return USAGE;
 }
 
-/* Print why an attach failed.  Return the exit status. */
+/*
+ * Print why an attach failed.  Return the exit status.  @a->queue is NULL if the queue has no name, as
+ * that of watch, for which it would be what is watched.
+ */
 static int attach_failed(const struct args *a, const struct spec *s)
 {
 	struct wq_info info;
@@ -666,6 +669,7 @@ int watch_parse(struct args *a)
 
 int watch_attach(const struct args *a)
 {
+	struct args queue = *a;
 	int ret = DONE;
 
 	if (a->file)
@@ -675,7 +679,8 @@ int watch_attach(const struct args *a)
 		if (a->paths && !a->children && !a->file && !a->quiet)
 			report_mounts(&watch.spec);
 	} else if (!watch.gone || errno != ENOENT) {
-		ret = attach_failed(a, &watch.spec);
+		queue.queue = NULL;
+		ret = attach_failed(&queue, &watch.spec);
 	}
 	watch_close();
 	return ret;

@@ -2531,6 +2531,19 @@ test_top_batch_prints_frames_without_a_terminal() {
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
 }
 
+test_top_takes_the_path_of_a_queue() {
+	local path
+	queue
+	wq add $q a b
+	# one that is longer than any name
+	for path in /dev/wqueue/$q "/dev/wqueue/$(printf './%.0s' {1..40})$q"; do
+		status 0 wq top -b -d 0.1 -n 2 "$path"
+		has_no "frames of $path" "is gone" "$(<"$out")"
+		is "statistics of $path" 2 "$(grep -Ec "^$q +0 +0 +2 " "$out")"
+		is "keys of $path" 4 "$(grep -Ec '^ready .*  [ab]$' "$out")"
+	done
+}
+
 # ---- pause, resume
 
 test_pause_refuses_adds_and_gets_until_resume() {
@@ -3925,6 +3938,32 @@ test_run_periodic_reports_once_that_keys_are_not_moved() {
 	eventually left_at_most k@every=1h 3600
 	kill $worker
 	wait $worker
+}
+
+test_run_touches_by_the_lease_that_the_queue_has_now() {
+	local name pids=()
+	one_is_done() { wq stat "$1" | grep -qx 'dones  *1'; }
+	queue --lease 10m
+	succeeds wq create --lease 10m $q.b
+	succeeds wq set --lease 0 $q.b
+	for name in $q $q.b; do
+		"$WQCTL" run $name -- sh -c "[ {} = early ] || read -r _ <$gate" &
+		pids+=($!)
+		wq add $name early
+		eventually one_is_done $name
+	done
+	for name in $q $q.b; do
+		succeeds wq set --lease 12s $name
+		wq add $name late
+	done
+	# The age and the rest of the lease add up to more than the lease after a touch.
+	touched() { wq show --json "$1" late | jq -e '.lease_ns != null and .age_ns + .lease_ns > 13e9' >/dev/null; }
+	eventually touched $q
+	eventually touched $q.b
+	is expired "0 0" "$(wq stat --json $q | jq .expired) $(wq stat --json $q.b | jq .expired)"
+	kill "${pids[@]}"
+	printf '\n\n' >$gate
+	wait "${pids[@]}"
 }
 
 test_run_periodic_reports_that_it_can_not_follow_the_clock() {

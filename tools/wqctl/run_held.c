@@ -19,7 +19,7 @@ int terminal = -1;
 const int stop_signals[] = { SIGTERM, SIGINT, SIGHUP, 0 };
 
 int queue = -1, failed_queue = -1;
-int64_t lease;
+int64_t queue_lease, lease;
 unsigned int max_retries;
 volatile sig_atomic_t stopping;
 struct held_keys held;
@@ -166,6 +166,13 @@ void pause_ms(long ms)
 
 void touch_later(void)
 {
+	struct wq_attrs config;
+	int64_t before = queue_lease;
+
+	if (!wq_attrs(queue, &config, NULL, 0))
+		queue_lease = config.lease;
+	/* wqctl set can have changed it since the get or the touch. */
+	lease = before && (!queue_lease || before < queue_lease) ? before : queue_lease;
 	touch_time = now_ns() + lease / 3;
 }
 
@@ -183,10 +190,10 @@ bool touch(void)
 
 	if (!lease || touch_left())
 		return true;
-	touch_later();
 	for_each_held(k)
 		if (k->item.token && wq_touch(queue, &k->item) && errno == ESTALE)
 			ok = false;
+	touch_later();
 	return ok;
 }
 

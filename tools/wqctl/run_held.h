@@ -89,7 +89,8 @@ extern const int stop_signals[];	/* 0 is the end */
 /* A worker has its own values of these. */
 extern int queue;
 extern int failed_queue;	/* of --failed-to; -1: there is none */
-extern int64_t lease;		/* of the queue, in ns; 0: none */
+extern int64_t queue_lease;	/* of the queue when it was last read, in ns; 0: none */
+extern int64_t lease;		/* of the keys that are held, in ns; 0: none */
 extern unsigned int max_retries;	/* before a key is given up here, not by the queue */
 extern volatile sig_atomic_t stopping;
 
@@ -145,7 +146,7 @@ bool stopped(void);
 struct timespec to_timespec(int64_t ns);
 void pause_ms(long ms);
 
-/* A get or a touch has begun the lease again. */
+/* A get or a touch has begun the leases again.  Each begins with the queue's lease of that time. */
 void touch_later(void);
 
 int64_t touch_left(void);

@@ -145,6 +145,7 @@ static bool worker_config(int q)
 		complain(args, "can't read the attributes of the queue '%s'", args->queue);
 		return false;
 	}
+	queue_lease = config.lease;
 	lease = config.lease;
 	max_retries = args->max_retries;
 	/* Otherwise the queue would park a key that is to be moved. */

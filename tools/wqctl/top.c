@@ -91,6 +91,7 @@ static struct top {
 	enum column sort;
 	bool reverse;
 	char queue[WQ_NAME_MAX];	/* whose keys are shown; empty: none */
+	const char *path;		/* of that queue, if it was given; NULL: its name */
 	char selected[WQ_NAME_MAX];
 	struct top_key *keys;
 	size_t num_keys, more_keys;
@@ -182,14 +183,15 @@ static const struct track *track_find(const struct track *tracks, size_t count, 
 	return NULL;
 }
 
-/* Sample a queue; false: it is gone, or it cannot be read. */
-static bool track_read(struct track *t, const char *name)
+/* Sample a queue, by its name or path; false: it is gone, or it cannot be read. */
+static bool track_read(struct track *t, const char *queue)
 {
-	const struct track *old = track_find(top.tracks, top.count, name);
+	const struct track *old;
 
 	memset(t, 0, sizeof(*t));
-	if (stat_get(name, &t->now))
+	if (stat_get(queue, &t->now))
 		return false;
+	old = track_find(top.tracks, top.count, t->now.name);
 	t->when = now_ns();
 	/* Counters never fall: otherwise it is a new queue of the same name. */
 	if (old && t->now.adds >= old->now.adds && t->now.gets >= old->now.gets &&
@@ -237,7 +239,7 @@ static void keys_read(void)
 	int q;
 
 	keys_drop();
-	q = wq_open(top.queue, O_RDONLY, 0, 0);
+	q = wq_open(top.path ? top.path : top.queue, O_RDONLY, 0, 0);
 	top.cfg = (struct wq_attrs){ 0 };
 	if (q < 0) {
 		if (errno != ENOENT)
@@ -475,7 +477,7 @@ static void put_title(int y)
 	if (top.error[0])
 		put(y, A_BOLD, "%s  %s", clock, top.error);
 	else if (top.queue[0] && !track_find(top.tracks, top.count, top.queue))
-		put(y, A_BOLD, "%s  the queue %s is gone", clock, top.queue);
+		put(y, A_BOLD, "%s  the queue %s is gone", clock, top.path ? top.path : top.queue);
 	else
 		put(y, 0, "%s  %zu queue%s, depth %" PRIu64 ", processing %" PRIu64 ", delayed %"
 		    PRIu64 "%s; by %s%s", clock, top.count, top.count == 1 ? "" : "s", depth,
@@ -818,7 +820,8 @@ int cmd_top(const struct args *a)
 		return FAILED;
 	}
 	if (a->queue)
-		snprintf(top.queue, sizeof(top.queue), "%s", a->queue);
+		snprintf(top.queue, sizeof(top.queue), "%s", st.name);
+	top.path = a->queue;
 	ret = a->batch ? run_batch(a) : run_terminal(a);
 	keys_drop();
 	free(top.keys);

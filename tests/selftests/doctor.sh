@@ -427,6 +427,25 @@ test_not_restored() {
 		"snapshot queues.wq"
 }
 
+test_what_only_root_can_see_is_unknown_to_others() {
+	examine 0 'snapshot queues.wq.restoring; chmod 700 /var/lib/wq; as_user'
+	holds 'any(.[]; .check == "snapshots" and .code == "unknown" and (.text | contains("sudo wqctl doctor")))'
+	unload
+	local restrict=/proc/sys/kernel/dmesg_restrict was
+	was=$(<$restrict)
+	echo 1 >$restrict
+	examine 1 as_user
+	holds '.[-1].code == "not-loaded" and (.[-1].text | contains("sudo wqctl doctor"))'
+	echo "$was" >$restrict
+}
+
+test_queues_that_can_not_be_read_are_unknown() {
+	"$WQCTL" create doctors
+	# a file for the directory, and none for a queue
+	examine 0 'doctor() { ulimit -n 4; exec "$WQCTL" doctor --json; }'
+	holds '[.[] | select(.code == "unknown" and (.text | contains("Too many open files"))) | .check] == ["use", "sources"]'
+}
+
 test_names_closed() {
 	finds names-closed "echo N >$parameters/closed" "over Y $parameters/closed"
 	passes crash "the kernel has not crashed" "over N $parameters/closed"
@@ -439,6 +458,11 @@ test_source_ended() {
 	passes sources "none has ended" ''
 	rmdir "$dir/watched"
 	finds source-ended "wqctl sources doctors" ''
+	# That is no fault for root if the queue is another user's.
+	chown nobody /dev/wqueue/doctors
+	passes sources "a source of the queue 'doctors' of uid $(id -u nobody) watched is gone" ''
+	examine 1 as_user
+	holds '.[-1].code == "source-ended" and (.[-1].text | contains("wqctl sources doctors"))'
 	succeeds "$WQCTL" unlink doctors
 	succeeds busybox rmmod wq_fs
 }

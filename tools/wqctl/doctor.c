@@ -316,8 +316,8 @@ static enum finding check_signature(struct doctor *d)
 	return fine(d, "by '%s'", d->signer);
 }
 
-/* The last line of the kernel's log in which it refused the module. */
-static bool find_refusal(char *to, size_t size)
+/* The last line of the kernel's log in which it refused the module, if the log is @readable. */
+static bool find_refusal(char *to, size_t size, bool *readable)
 {
 	static const char *const refusals[] = {
 		"version magic", "disagrees about version of symbol", "Unknown symbol",
@@ -326,8 +326,10 @@ static bool find_refusal(char *to, size_t size)
 	bool found = false;
 	size_t i;
 
-	if (log && klogctl(3 /* read all */, log, (1 << 18) - 1) < 0)
+	if (!log || klogctl(3 /* read all */, log, (1 << 18) - 1) < 0) {
+		*readable = false;
 		next = NULL;
+	}
 	while ((line = strsep(&next, "\n"))) {
 		text = strstr(line, "] wq: ");
 		for (i = 0; text && i < sizeof(refusals) / sizeof(*refusals); i++) {
@@ -344,13 +346,15 @@ static bool find_refusal(char *to, size_t size)
 static enum finding check_load(struct doctor *d)
 {
 	char refusal[512];
+	bool readable = true;
 
 	if (d->loaded)
 		return NOT_HERE;
-	if (find_refusal(refusal, sizeof(refusal)))
+	if (find_refusal(refusal, sizeof(refusal), &readable))
 		return fault(d, "refused", "the kernel refused the module (%s); build it again for this kernel, and load it: modprobe wq",
 			     refusal);
-	return fault(d, "not-loaded", "the module is not loaded; load it: modprobe wq");
+	return fault(d, "not-loaded", "the module is not loaded; load it: modprobe wq%s", readable ? "" :
+		     "; only root can see whether the kernel refused it: sudo wqctl doctor");
 }
 
 /* Versions */
@@ -605,6 +609,8 @@ static enum finding check_snapshots(struct doctor *d)
 	enum finding ret = NOT_HERE;
 	glob_t found;
 
+	if (!access(STATE_DIR, F_OK) && access(STATE_DIR, R_OK | X_OK))
+		return unknown(d, "only root can see whether queues were not restored: sudo wqctl doctor");
 	if (find(&found, STATE_DIR "/" STATE_RESTORING "*"))
 		ret = fault(d, "not-restored", "%s was not restored whole; if no wqctl restore is at work, go on with it: systemctl restart wq-restore",
 			    found.gl_pathv[0]);
@@ -625,22 +631,30 @@ static enum finding check_closed(struct doctor *d)
 	return fault(d, "names-closed", "only root can create queues, as while wqctl reload is at work; if it was interrupted, let all users create queues again: echo N >" MODULE "/parameters/closed");
 }
 
-/* Any user can cause it, so it comes after all faults of the machine. */
+/*
+ * It comes after all faults of the machine.  Any user can cause it for a queue of that user, so it is a
+ * fault only for the queue's owner.
+ */
 static enum finding check_sources(struct doctor *d)
 {
-	const char *name = NULL;
+	const struct wq_queue *q, *ended = NULL;
 	enum finding ret;
 	struct queues qs;
-	size_t i;
 
 	if (queues_get(&qs))
-		return NOT_HERE;
-	for (i = 0; i < qs.count && !name; i++)
-		if (qs.list[i].state & WQ_STATE_SOURCE_ENDED)
-			name = qs.list[i].name;
-	ret = !name ? fine(d, "none has ended") :
-		fault(d, "source-ended", "what a source of the queue '%s' watched is gone, and no change of it has a key; see why, attach a source to what is back, and detach the old one: wqctl sources %s%s",
-		      name, end_of_options(name), name);
+		return errno == ENODEV ? NOT_HERE :
+			unknown(d, "the queues cannot be read: %s", strerror(errno));
+	for (q = qs.list; q < qs.list + qs.count; q++)
+		if (q->state & WQ_STATE_SOURCE_ENDED && (!ended || q->uid == geteuid()))
+			ended = q;
+	if (!ended)
+		ret = fine(d, "none has ended");
+	else if (ended->uid == geteuid())
+		ret = fault(d, "source-ended", "what a source of the queue '%s' watched is gone, and no change of it has a key; see why, attach a source to what is back, and detach the old one: wqctl sources %s%s",
+			    ended->name, end_of_options(ended->name), ended->name);
+	else
+		ret = fine(d, "none of your queues has one that ended; what a source of the queue '%s' of uid %u watched is gone; see why: wqctl sources %s%s",
+			   ended->name, ended->uid, end_of_options(ended->name), ended->name);
 	free(qs.list);
 	return ret;
 }
@@ -667,7 +681,8 @@ static __attribute__((format(printf, 1, 2))) void add_use(const char *format, ..
 	free(text);
 }
 
-static void add_queues(void)
+/* Return -1 with errno if the queues cannot be read.  Without a mount there is no list of them. */
+static int add_queues(void)
 {
 	char text[WQ_MAX_SOURCE_TEXT];
 	struct queues qs;
@@ -675,7 +690,7 @@ static void add_queues(void)
 	int q;
 
 	if (queues_get(&qs))
-		return;
+		return errno == ENODEV ? 0 : -1;
 	for (i = 0; i < qs.count; i++) {
 		struct wq_source_op op = { .id = 0 };
 
@@ -686,6 +701,7 @@ static void add_queues(void)
 			close(q);
 	}
 	free(qs.list);
+	return 0;
 }
 
 /* Without a mount, queues have no list.  They hold the module, as the modules of sources do. */
@@ -710,7 +726,8 @@ static enum finding check_use(struct doctor *d)
 
 	if (!d->loaded || geteuid())
 		return NOT_HERE;
-	add_queues();
+	if (add_queues())
+		return unknown(d, "the queues cannot be read: %s", strerror(errno));
 	module_is_used(true, add_use);
 	if (!mounted && !uses[0] && has_hidden_queues())
 		add_use("queues that only a mount shows (mount -t wqueue none %s)", names_dir());

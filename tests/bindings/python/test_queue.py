@@ -284,6 +284,24 @@ class Adds(Case):
             self.assertEqual(errno.ENOSPC, seen.exception.errno)
             self.assertEqual({b"a", b"b"}, {info.key for info in q.keys()})
 
+    def test_add_many_adds_the_keys_ahead_of_one_that_raises(self) -> None:
+        def keys() -> Iterator[str]:
+            yield from "ab"
+            raise LookupError
+
+        with self.assertRaises(LookupError) as seen:
+            self.q.add_many(keys())
+        self.assertIsNone(seen.exception.__cause__)
+        with self.assertRaises(ValueError):
+            self.q.add_many(["c", "", "d"])
+        self.assertEqual({b"a", b"b", b"c"}, {info.key for info in self.q.keys()})
+        with wq.open(max_keys=1) as q:
+            with self.assertRaises(LookupError) as seen:
+                q.add_many(keys())
+            cause = seen.exception.__cause__
+            assert isinstance(cause, wq.KeysFailed)
+            self.assertEqual([b"b"], [key for key, _ in cause.failed])
+
     def test_add_rate_limited_counts_a_failure(self) -> None:
         self.q.add_rate_limited("a")
         with self.q.get(timeout=LONG) as item:
@@ -370,6 +388,27 @@ class Runs(Case):
                     self.assertEqual(failures, item.failures)
                     raise RuntimeError("no luck")
         self.assertEqual(4, self.q.query("a").failures)
+
+    def test_run_that_fails_while_memory_is_short_is_retried_later(self) -> None:
+        calls, real = wq._item._calls, wq._item._calls.done_failed
+        results = [-errno.ENOMEM] * 2
+
+        def done_failed(*args: Any) -> int:
+            return results.pop() if results else real(*args)
+
+        self.add("a")
+        with unittest.mock.patch.object(calls, "done_failed", done_failed):
+            with self.assertRaises(LookupError), self.q.get() as item:
+                raise LookupError
+        self.assertFalse(item.held)
+        self.assertEqual(1, self.q.query("a").failures)
+        with unittest.mock.patch.object(calls, "done_failed", lambda *_: -errno.ENOMEM), \
+                unittest.mock.patch.object(wq._item, "_PAUSES", (0,)):
+            with self.assertWarnsRegex(RuntimeWarning, "not enough memory .* b'a'"):
+                with self.assertRaises(LookupError), self.q.get(timeout=LONG) as item:
+                    raise LookupError
+        self.assertTrue(item.held)
+        item.done()
 
     def test_key_that_fails_too_often_is_parked_with_the_exception(self) -> None:
         text = "x" + "ä" * 40
@@ -982,6 +1021,15 @@ class Loops(Case):
 
 
 class Many(Case):
+    def test_next_that_fails_before_its_call_ends_no_run(self) -> None:
+        self.add("a", "b")
+        items = self.q.get_many()
+        with self.assertRaises(ValueError):
+            items.next(most=-1)
+        self.assertEqual([True, True], [item.held for item in items])
+        items.done()
+        self.assertEqual(2, self.q.stat().dones)
+
     def test_body_that_ends_is_done_in_one_call(self) -> None:
         self.add("a", "b", "c")
         with self.q.get_many() as items:
@@ -2112,6 +2160,53 @@ class Workers(Case):
         self.assertEqual((0, "None\n"), (status, out))
         self.assertIn("the queue was unlinked", err)
         self.assertNotIn("Traceback", err)
+
+    def test_workers_do_not_take_the_new_queue_of_another_owner(self) -> None:
+        with self.workers("pass") as process:
+            assert process.stderr is not None
+            self.add("a")
+            eventually(lambda: self.q.stat().dones == 1)
+            self.q.unlink()
+            os.seteuid(65534)
+            try:
+                new = wq.open(self.NAME, create=True)
+            finally:
+                os.seteuid(0)
+            with new:
+                new.add("a")
+                fd, seen = process.stderr.fileno(), bytearray()
+                os.set_blocking(fd, False)
+
+                def is_refused() -> bool:
+                    with contextlib.suppress(BlockingIOError):
+                        seen.extend(os.read(fd, 4096))
+                    return b"the new queue belongs to uid 65534, not to uid 0; remove it" in seen
+
+                try:
+                    eventually(lambda: is_refused() or new.stat().gets)
+                finally:
+                    process.terminate()
+                    process.wait()
+                self.assertEqual((0, 1), (new.stat().gets, new.stat().ready))
+
+    def test_worker_whose_parent_died_before_it_began_ends(self) -> None:
+        with python("import os, signal, time, wq._work\n"
+                    "parent, body = os.getpid(), wq._work._child\n"
+                    "def child(*args):\n"
+                    "  print(os.getpid(), flush=True)\n"
+                    "  os.kill(parent, signal.SIGKILL)\n"
+                    "  while os.getppid() == parent: time.sleep(0.001)\n"
+                    "  body(*args)\n"
+                    "wq._work._child = child\n"
+                    f"wq.work(print, {self.NAME!r}, processes=1)") as process:
+            assert process.stdout is not None
+            worker = int(process.stdout.readline())
+            process.wait()
+            try:
+                eventually(lambda: not os.path.exists(f"/proc/{worker}"))
+            except AssertionError:
+                os.kill(worker, signal.SIGKILL)
+                raise
 
     def test_sigterm_lets_each_worker_finish_its_key(self) -> None:
         with self.workers(self.hold, processes=2) as process:

@@ -103,13 +103,15 @@ class Call:
         self.answer = self.getting      # where the kernel counts the records of a get
 
     def put_records(self, records: bytes, count: int) -> None:
-        """Put packed records."""
+        """Put packed records. The kernel has reached none of them yet."""
+        self.memory[:_AT] = _NO_RESULTS
         self.used, self.count = len(records), count
         self.memory[_AT:_AT + self.used] = records
 
     def put_all(self, keys: Iterable[tuple[bytes, int]], flags: int) -> None:
-        """Put the keys and tokens of one get, which have room."""
+        """Put the keys and tokens of one get, which have room, as put_records()."""
         memory, at = self.memory, _AT
+        memory[:_AT] = _NO_RESULTS
         for key, token in keys:
             size = len(key)
             layout = _short[size]
@@ -123,7 +125,6 @@ class Call:
 
         Raises if the call fails before it reaches a key.
         """
-        self.memory[:_AT] = _NO_RESULTS
         _COUNTS.pack_into(self.add, _COUNTS_AT, self.used, self.count)
         result = send(fd, verb, self.add)
         each = self.of_each()
@@ -149,7 +150,6 @@ class Call:
 
         Returns 0 or -errno. done.of_each() has the results of the runs.
         """
-        done.memory[:_AT] = _NO_RESULTS
         self.answer, self.keys_at = self.done, _abi.WQ_DONE_NEXT_AT
         _DONE.pack_into(self.done, 0, _DONE.size, _abi.WQ_DONE_GET, done.records, done.used,
                         done.count, done.address, self.records, _abi.WQ_MAX_OUT, most, timeout, 0)

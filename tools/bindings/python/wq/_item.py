@@ -5,7 +5,9 @@ import ctypes
 import errno
 import os
 import pathlib
+import time
 import warnings
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -19,6 +21,9 @@ _FORGET = _abi.WQ_OUTCOME_FORGET
 
 LEFT = "the loop was left during the run"
 NOT_ENDED = "the body of the loop did not end the run"
+
+# Seconds between the tries to end a run while memory is short.
+_PAUSES = tuple(0.01 * 2 ** n for n in range(7))
 
 _pid = os.getpid()
 
@@ -241,19 +246,35 @@ class Item(OneProcess):
 
     def _fail_with(self, error: BaseException) -> None:
         """End a run that an exception ended. An error of this call would hide the exception."""
-        with contextlib.suppress(OSError):
-            if isinstance(error, RestFor):
-                try:
-                    self.rest(error.seconds)
-                except OSError as refused:
-                    if refused.errno not in (errno.EOPNOTSUPP, errno.ENOSPC):
-                        raise
-                    self.retry(error.seconds)
-            elif isinstance(error, Exception):
-                reason, code = reason_of(error)
-                self.retry(reason=reason, error=code)
+        self._try_to_end(lambda: self._fail_by(error))
+
+    def _fail_by(self, error: BaseException) -> None:
+        if isinstance(error, RestFor):
+            try:
+                self.rest(error.seconds)
+            except OSError as refused:
+                if refused.errno not in (errno.EOPNOTSUPP, errno.ENOSPC):
+                    raise
+                self.retry(error.seconds)
+        elif isinstance(error, Exception):
+            reason, code = reason_of(error)
+            self.retry(reason=reason, error=code)
+        else:
+            self._give_back()
+
+    def _try_to_end(self, end: Callable[[], object]) -> None:
+        """Call end(), and again for a while if memory is short. No other error is reported."""
+        for pause in _PAUSES:
+            try:
+                end()
+            except OSError as error:
+                if error.errno != errno.ENOMEM:
+                    return
             else:
-                self._give_back()
+                return
+            time.sleep(pause)
+        warnings.warn(f"there was not enough memory to end the run of {self.key!r}, which is held "
+                      "until its object is dropped", RuntimeWarning, stacklevel=2)
 
     def _give_back(self) -> None:
         """Make the key ready again, with its failures as they were.
@@ -290,9 +311,7 @@ class Item(OneProcess):
     def _leave(self, reason: str) -> None:
         """Retry an item that its loop left. As _give_back(), keep it if the queue is shut down."""
         if self._to_end():
-            with contextlib.suppress(OSError):
-                if not self._is_shut_down():
-                    self.retry(reason=reason)
+            self._try_to_end(lambda: self._is_shut_down() or self.retry(reason=reason))
 
     def __del__(self) -> None:
         # Nobody can end the run any more.

@@ -41,13 +41,21 @@ class Records:
                 for view in self if view.result < 0 for key in [self.key(view)]]
 
 
+def keys_failed(failed: Sequence[tuple[bytes, OSError]]) -> KeysFailed | None:
+    """The error of failed keys; None if there are none."""
+    if not failed:
+        return None
+    first = failed[0][1]
+    error = KeysFailed(first.errno, f"{len(failed)} keys failed, the first: {first.strerror}",
+                       first.filename)
+    error.failed = list(failed)
+    return error
+
+
 def raise_failed(failed: Sequence[tuple[bytes, OSError]]) -> None:
     """Raise KeysFailed if there are failed keys."""
-    if failed:
-        first = failed[0][1]
-        error = KeysFailed(first.errno, f"{len(failed)} keys failed, the first: {first.strerror}",
-                           first.filename)
-        error.failed = list(failed)
+    error = keys_failed(failed)
+    if error:
         raise error
 
 
@@ -91,21 +99,31 @@ def add_packed(fd: int, keys: Iterable[Key], priority: int, delay: int, flags: i
     array = _calls.of_many()
 
     def send_all() -> int:
-        array.put_records(b"".join(records), len(records))
+        sent = records[:]
+        records.clear()         # also if this raises
+        array.put_records(b"".join(sent), len(sent))
         results = array.send(fd, _calls.ADD)
         if min(results) < 0:
-            failed.extend(failed_of(map(_calls.key_of, records), results))
-        records.clear()
+            failed.extend(failed_of(map(_calls.key_of, sent), results))
         return results.count(1)
 
-    for name in keys:
-        key = name if type(name) is bytes else key_bytes(name)
-        ahead, behind, size = around[len(key)]
-        used += size
-        if used > room:
-            new += send_all()
-            used = size
-        records.append(ahead + key + behind)
+    try:
+        for name in keys:
+            key = name if type(name) is bytes else key_bytes(name)
+            ahead, behind, size = around[len(key)]
+            used += size
+            if used > room:
+                new += send_all()
+                used = size
+            records.append(ahead + key + behind)
+    except Exception as error:
+        # The keys ahead of one that raises are added.
+        if records:
+            send_all()
+        cause = keys_failed(failed)
+        if cause:
+            raise error from cause
+        raise
     if records:
         new += send_all()
     _calls.free(array)

@@ -335,7 +335,8 @@ class Queue(OneProcess):
         """Add keys, some 200 in a call. The options are those of add().
 
         Returns how many keys are newly dirty. Raises KeysFailed if keys failed. The others are
-        added.
+        added. If keys raises, or has an element that can't be a key, that is raised, and the keys
+        ahead of it are added. Its cause is a KeysFailed if some of them failed.
         """
         if isinstance(keys, (str, bytes, os.PathLike)):
             raise TypeError("add_many() takes several keys; add() takes one")

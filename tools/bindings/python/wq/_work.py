@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-only
 """Worker processes."""
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -39,7 +40,8 @@ def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
 
     If a worker dies, the kernel gives its key to another one. A new worker follows after 0.1
     seconds, and after twice as much each time up to a minute, as long as workers die young. So the
-    workers also come back if the queue was removed and is made again.
+    workers also come back if the queue was removed and is made again. A new queue of another owner
+    is not used: any user can take a name that is free.
 
     SIGTERM lets each worker finish its key. SIGINT, as by Ctrl-C, ends fn by KeyboardInterrupt, and
     its key is ready again at once, with its failures as they were. Both end the call without an
@@ -61,9 +63,11 @@ def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
     """
     number = len(os.sched_getaffinity(0)) if processes is None else processes
     in_range("processes", number, 1)
-    _opened(queue, "r").close()         # a wrong name raises here, and not in each worker
+    with _opened(queue, "r") as first:  # a wrong name raises here, and not in each worker
+        owner = (queue if isinstance(queue, Queue) else first).stat().uid
+    parent = os.getpid()                # that of a worker, until this process ends
     with _Signals() as signals:
-        pool = _Pool(lambda: _work(fn, queue, signals), number, signals)
+        pool = _Pool(lambda: _work(fn, queue, owner, parent, signals), number, signals)
         try:
             pool.run()
         finally:
@@ -85,6 +89,15 @@ def _consumer(queue: Queue | str | os.PathLike[str]) -> Queue:
     with contextlib.suppress(PermissionError):
         return _opened(queue, "rw")
     return _opened(queue, "r")
+
+
+def _check_owner(queue: Queue, owner: int) -> None:
+    """Raise if the queue that has the name now belongs to another user."""
+    uid = queue.stat().uid
+    if uid != owner:
+        raise PermissionError(
+            errno.EPERM, f"the new queue belongs to uid {uid}, not to uid {owner}; remove it, or "
+            "call work() again to work on it", queue.name)
 
 
 class _Signals:
@@ -186,11 +199,13 @@ def _report(text: str, error: BaseException | None = None) -> None:
     logging.getLogger("wq").warning("%s", text, exc_info=error)
 
 
-def _work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str],
-          signals: _Signals) -> int:
-    """The work of a process. Returns its exit status."""
-    parent = os.getppid()
+def _work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], owner: int,
+          parent: int, signals: _Signals) -> int:
+    """The work of a process, a child of parent. Returns its exit status."""
+    if os.getppid() != parent:
+        return _DIED
     with _consumer(queue) as own:
+        _check_owner(own, owner)
         poller = select.poll()
         poller.register(own, select.POLLIN | select.POLLPRI)
         poller.register(os.pidfd_open(parent), select.POLLIN)

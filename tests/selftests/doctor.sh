@@ -432,11 +432,11 @@ test_what_only_root_can_see_is_unknown_to_others() {
 	holds 'any(.[]; .check == "snapshots" and .code == "unknown" and (.text | contains("sudo wqctl doctor")))'
 	unload
 	local restrict=/proc/sys/kernel/dmesg_restrict was
-	was=$(<$restrict)
-	echo 1 >$restrict
+	was=$(<"$restrict")
+	echo 1 >"$restrict"
 	examine 1 as_user
 	holds '.[-1].code == "not-loaded" and (.[-1].text | contains("sudo wqctl doctor"))'
-	echo "$was" >$restrict
+	echo "$was" >"$restrict"
 }
 
 test_queues_that_can_not_be_read_are_unknown() {

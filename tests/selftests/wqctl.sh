@@ -2531,11 +2531,22 @@ test_top_batch_prints_frames_without_a_terminal() {
 	is keys 2 "$(grep -Ec '^ready .*  [ab]$' "$out")"
 }
 
+test_stat_and_ls_fail_if_memory_is_short() {
+	queue
+	reports 1 "not enough memory" with_shim json stat $q
+	is "output of stat" "" "$(<"$out")"
+	reports 1 "not enough memory" with_shim json stat --json $q
+	has_no "output of stat --json" '"' "$(<"$out")"
+	reports 1 "not enough memory" with_shim json info
+	reports 1 "not enough memory" with_shim json ls --json
+	status 0 wq stat $q
+}
+
 test_top_takes_the_path_of_a_queue() {
 	local path
 	queue
 	wq add $q a b
-	# one that is longer than any name
+	# The second path is longer than any name.
 	for path in /dev/wqueue/$q "/dev/wqueue/$(printf './%.0s' {1..40})$q"; do
 		status 0 wq top -b -d 0.1 -n 2 "$path"
 		has_no "frames of $path" "is gone" "$(<"$out")"

@@ -19,7 +19,8 @@
  *	open	a queue with a name that ends in .x can't be opened: there is not enough memory
  *	exec	the first exec fails, and removes the directory $SHIM_DIR
  *	detach	before the first source is detached, the directory $SHIM_DIR is removed
- *	attach	no source can be attached: the queue is full
+ *	attach	no source can be attached: there is no room for a key
+ *	json	there is not enough memory for a number of JSON
  *	swap	after the look for wqueue of number $SHIM_AT a path leads to another directory: the
  *		link $SHIM_DIR/link is replaced by $SHIM_DIR/next
  *	lease	the kernel reports a lease below 0 of each queue with a name that ends in .x
@@ -360,6 +361,16 @@ int ioctl(int fd, unsigned long nr, void *arg)
 	((struct wq_done *)arg)->keys.count = 0;
 	errno = ENOMEM;
 	return -1;
+}
+
+/* of libjansson */
+void *json_integer(long long value);
+
+void *json_integer(long long value)
+{
+	void *(*real)(long long value) = dlsym(RTLD_NEXT, "json_integer");
+
+	return shim("json") ? NULL : real(value);
 }
 
 static bool ends_in_x(const char *name)

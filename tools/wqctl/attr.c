@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "attr.h"
+#include "json.h"
 
 #define S64_MAX	INT64_MAX
 #define U32_MAX	UINT32_MAX
@@ -789,19 +790,19 @@ void attr_json(json_t *to, const struct wq_attrs *attrs, const struct wq_limiter
 	for_each_row(r) {
 		value = load(r, attrs);
 		if (r->kind == NUMBER) {
-			json_object_set_new(to, r->name, value || r->initial ? json_integer(value) :
-					    json_null());
+			set_json(to, r->name,
+				 value || r->initial ? json_integer(value) : json_null());
 		} else if (r->kind == TIME) {
 			snprintf(name, sizeof(name), "%s_ns", r->name);
-			json_object_set_new(to, name, value ? json_integer(value) : json_null());
+			set_json(to, name, value ? json_integer(value) : json_null());
 		} else if (r->kind == RATE) {
-			json_object_set_new(to, r->name, value ? json_string(decimal_text(value)) :
-					    json_null());
+			set_json(to, r->name,
+				 value ? json_string(decimal_text(value)) : json_null());
 		} else if (r->kind == LIMITER || r->kind == ORDER) {
 			/* A limiter of a kernel module that is gone has no elements. */
 			text = r->kind == LIMITER && !attrs->num_limiters ? NULL :
 			       value_text(r, attrs, specs);
-			json_object_set_new(to, r->option, text ? json_string(text) : json_null());
+			set_json(to, r->option, text ? json_string(text) : json_null());
 			free(text);
 		}
 	}

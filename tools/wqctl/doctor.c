@@ -653,7 +653,7 @@ static enum finding check_sources(struct doctor *d)
 		ret = fault(d, "source-ended", "what a source of the queue '%s' watched is gone, and no change of it has a key; see why, attach a source to what is back, and detach the old one: wqctl sources %s%s",
 			    ended->name, end_of_options(ended->name), ended->name);
 	else
-		ret = fine(d, "none of your queues has one that ended; what a source of the queue '%s' of uid %u watched is gone; see why: wqctl sources %s%s",
+		ret = fine(d, "none of your queues has one that ended, but what a source of the queue '%s' of uid %u watched is gone; see why: wqctl sources %s%s",
 			   ended->name, ended->uid, end_of_options(ended->name), ended->name);
 	free(qs.list);
 	return ret;
@@ -790,9 +790,9 @@ static void print_result(const struct args *a, const struct doctor *d, const cha
 		return;
 	}
 	json = json_object();
-	json_object_set_new(json, "check", json_string(check));
-	json_object_set_new(json, "code", json_string(d->code));
-	json_object_set_new(json, "text", json_string(text));
+	set_json(json, "check", json_string(check));
+	set_json(json, "code", json_string(d->code));
+	set_json(json, "text", text_json((const unsigned char *)text, strlen(text)));
 	print_element(json, first);
 }
 

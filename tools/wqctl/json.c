@@ -9,10 +9,30 @@
 
 #include "json.h"
 
+/* A value of the JSON to print is missing, because there was not enough memory. */
+static bool incomplete;
+
+void set_json(json_t *to, const char *name, json_t *value)
+{
+	if (json_object_set_new(to, name, value))
+		incomplete = true;
+}
+
+void add_json(json_t *to, json_t *value)
+{
+	if (json_array_append_new(to, value))
+		incomplete = true;
+}
+
+bool is_complete(const json_t *json)
+{
+	return json && !incomplete;
+}
+
 void set_number(json_t *to, const char *name, uint64_t n)
 {
 	/* jansson's integers are signed; no counter reaches 2^63. */
-	json_object_set_new(to, name, json_integer(n < INT64_MAX ? n : INT64_MAX));
+	set_json(to, name, json_integer(n < INT64_MAX ? n : INT64_MAX));
 }
 
 void set_number_if(json_t *to, const char *name, bool known, uint64_t n)
@@ -20,7 +40,7 @@ void set_number_if(json_t *to, const char *name, bool known, uint64_t n)
 	if (known)
 		set_number(to, name, n);
 	else
-		json_object_set_new(to, name, json_null());
+		set_json(to, name, json_null());
 }
 
 json_t *base64_json(const unsigned char *from, size_t len)
@@ -59,15 +79,15 @@ json_t *key_bytes_json(const struct wq_view *v)
 {
 	json_t *json = json_object();
 
-	json_object_set_new(json, "key", text_json(v->key, v->len));
-	json_object_set_new(json, "key_base64", base64_json(v->key, v->len));
+	set_json(json, "key", text_json(v->key, v->len));
+	set_json(json, "key_base64", base64_json(v->key, v->len));
 	return json;
 }
 
 /* Print and free @json, which is NULL if there was not enough memory. */
 static int print_json(json_t *json, size_t flags)
 {
-	if (!json || json_dumpf(json, stdout, flags | JSON_ENSURE_ASCII)) {
+	if (!is_complete(json) || json_dumpf(json, stdout, flags | JSON_ENSURE_ASCII)) {
 		/* A failure of standard output is reported when it is closed. */
 		if (!ferror(stdout))
 			message("not enough memory");
@@ -104,10 +124,10 @@ int print_got(const struct wq_view *v, bool held)
 	int ret;
 
 	snprintf(token, sizeof(token), "%" PRIu64, v->token);
-	json_object_set_new(json, "token", held ? json_string(token) : json_null());
+	set_json(json, "token", held ? json_string(token) : json_null());
 	set_number(json, "failures", v->info.failures);
 	set_number(json, "given_back", v->info.given_back);
-	json_object_set_new(json, "priority", json_integer(v->info.priority));
+	set_json(json, "priority", json_integer(v->info.priority));
 	ret = print_json(json, JSON_COMPACT);
 	putchar('\n');
 	return ret;

@@ -7,6 +7,16 @@
 
 #include "wqctl.h"
 
+/*
+ * Set a member, or append an element.  @value is NULL if there was not enough memory: then nothing is
+ * printed, and the exit status is FAILED.
+ */
+void set_json(json_t *to, const char *name, json_t *value);
+void add_json(json_t *to, json_t *value);
+
+/* Whether there was enough memory for @json. */
+bool is_complete(const json_t *json);
+
 void set_number(json_t *to, const char *name, uint64_t n);
 
 /* null if it is not known */

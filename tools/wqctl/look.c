@@ -101,7 +101,7 @@ static json_t *states_json(unsigned int state)
 
 	strcpy(words, state_text(state));
 	while ((word = strsep(&rest, ",")))
-		json_array_append_new(list, json_string(word));
+		add_json(list, json_string(word));
 	return list;
 }
 
@@ -118,12 +118,16 @@ static const char *error_text(const struct wq_view *v)
 /* The reason as a string: as it is, or escaped if that is not text. */
 static json_t *reason_json(const struct wq_key_info *info)
 {
+	const char *escaped;
 	json_t *text;
 
 	if (!info->reason_len)
 		return json_null();
 	text = text_json(info->reason, info->reason_len);
-	return json_is_null(text) ? json_string(key_text(info->reason, info->reason_len)) : text;
+	if (!json_is_null(text))
+		return text;
+	escaped = key_text(info->reason, info->reason_len);
+	return text_json((const unsigned char *)escaped, strlen(escaped));
 }
 
 static json_t *key_json(const struct wq_view *v, bool has_times)
@@ -135,19 +139,20 @@ static json_t *key_json(const struct wq_view *v, bool has_times)
 			      command_of(v->info.holder) : "";
 	json_t *json = key_bytes_json(v);
 
-	json_object_set_new(json, "state", states_json(v->info.state));
+	set_json(json, "state", states_json(v->info.state));
 	set_number_if(json, "age_ns", has_times && has_age(v), v->info.age);
 	set_number_if(json, "due_ns", v->info.due >= 0, v->info.due);
 	set_number(json, "failures", v->info.failures);
 	set_number(json, "given_back", v->info.given_back);
-	json_object_set_new(json, "priority", json_integer(v->info.priority));
+	set_json(json, "priority", json_integer(v->info.priority));
 	set_number_if(json, "error", v->info.error, v->info.error);
-	json_object_set_new(json, "reason", reason_json(&v->info));
-	json_object_set_new(json, "holder", !processing ? json_null() :
-			    json_string(kernel ? "kernel" : "process"));
+	set_json(json, "reason", reason_json(&v->info));
+	set_json(json, "holder", !processing ? json_null() :
+		 json_string(kernel ? "kernel" : "process"));
 	set_number_if(json, "pid", processing && !kernel && v->info.holder, v->info.holder);
-	json_object_set_new(json, "command", *command ? json_string(command) : json_null());
-	json_object_set_new(json, "last_result", last ? json_string(last) : json_null());
+	set_json(json, "command", *command ?
+		 text_json((const unsigned char *)command, strlen(command)) : json_null());
+	set_json(json, "last_result", last ? json_string(last) : json_null());
 	set_number_if(json, "last_age_ns", last, v->info.last_age);
 	set_number_if(json, "last_took_ns", last, v->info.last_took);
 	return json;
@@ -184,16 +189,16 @@ static json_t *queue_json(const struct wq_queue *q)
 {
 	json_t *json = json_object();
 
-	json_object_set_new(json, "name", json_string(q->name));
+	set_json(json, "name", json_string(q->name));
 	set_number(json, "uid", q->uid);
 	set_number(json, "gid", q->gid);
-	json_object_set_new(json, "mode", json_string(mode_text(q->mode)));
-	json_object_set_new(json, "shutdown", json_boolean(q->state & WQ_STATE_SHUTDOWN));
-	json_object_set_new(json, "draining", json_boolean(q->state & WQ_STATE_DRAINING));
-	json_object_set_new(json, "gets_paused", json_boolean(q->state & WQ_STATE_GETS_PAUSED));
-	json_object_set_new(json, "adds_paused", json_boolean(q->state & WQ_STATE_ADDS_PAUSED));
-	json_object_set_new(json, "rescan", json_boolean(q->state & WQ_STATE_RESCAN));
-	json_object_set_new(json, "source_ended", json_boolean(q->state & WQ_STATE_SOURCE_ENDED));
+	set_json(json, "mode", json_string(mode_text(q->mode)));
+	set_json(json, "shutdown", json_boolean(q->state & WQ_STATE_SHUTDOWN));
+	set_json(json, "draining", json_boolean(q->state & WQ_STATE_DRAINING));
+	set_json(json, "gets_paused", json_boolean(q->state & WQ_STATE_GETS_PAUSED));
+	set_json(json, "adds_paused", json_boolean(q->state & WQ_STATE_ADDS_PAUSED));
+	set_json(json, "rescan", json_boolean(q->state & WQ_STATE_RESCAN));
+	set_json(json, "source_ended", json_boolean(q->state & WQ_STATE_SOURCE_ENDED));
 	set_number(json, "ready", q->ready);
 	set_number(json, "blocked", q->blocked);
 	set_number(json, "ready_groups", q->ready_groups);
@@ -717,8 +722,8 @@ static bool print_group(const struct args *a, const struct wq_attrs *cfg,
 		return !ferror(stdout);
 	}
 	json = json_object();
-	json_object_set_new(json, "group", text_json(g->name, g->len));
-	json_object_set_new(json, "group_base64", base64_json(g->name, g->len));
+	set_json(json, "group", text_json(g->name, g->len));
+	set_json(json, "group_base64", base64_json(g->name, g->len));
 	set_number(json, "ready", g->ready);
 	set_number(json, "blocked", group_blocked(g, cfg));
 	set_number(json, "processing", g->processing);

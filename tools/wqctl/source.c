@@ -572,14 +572,13 @@ static json_t *source_json(const struct wq_source_op *op, const char *text)
 	json_t *json = json_object();
 
 	set_number(json, "id", op->id);
-	json_object_set_new(json, "state", json_string(source_state(op)));
-	json_object_set_new(json, "kind", json_string(op->kind));
-	json_object_set_new(json, "watches", text_json((const unsigned char *)text, strlen(text)));
-	json_object_set_new(json, "watches_base64",
-			    base64_json((const unsigned char *)text, strlen(text)));
-	json_object_set_new(json, "prefix", text_json(prefix, strlen(op->prefix)));
-	json_object_set_new(json, "prefix_base64", base64_json(prefix, strlen(op->prefix)));
-	json_object_set_new(json, "with_file", json_boolean(op->flags & WQ_SOURCE_WITH_FILE));
+	set_json(json, "state", json_string(source_state(op)));
+	set_json(json, "kind", json_string(op->kind));
+	set_json(json, "watches", text_json((const unsigned char *)text, strlen(text)));
+	set_json(json, "watches_base64", base64_json((const unsigned char *)text, strlen(text)));
+	set_json(json, "prefix", text_json(prefix, strlen(op->prefix)));
+	set_json(json, "prefix_base64", base64_json(prefix, strlen(op->prefix)));
+	set_json(json, "with_file", json_boolean(op->flags & WQ_SOURCE_WITH_FILE));
 	set_number(json, "delay_ns", op->delay);
 	set_number(json, "failed_adds", op->failed_adds);
 	set_number(json, "rescans", op->rescans);

@@ -68,9 +68,9 @@ static json_t *hist_json(const struct wq_hist *h)
 		bucket = json_object();
 		set_number_if(bucket, "up_to_ns", i + 1 < NUM_COUNTS(h), bound);
 		set_number(bucket, "count", h->counts[i]);
-		json_array_append_new(buckets, bucket);
+		add_json(buckets, bucket);
 	}
-	json_object_set_new(json, "buckets", buckets);
+	set_json(json, "buckets", buckets);
 	return json;
 }
 
@@ -84,9 +84,9 @@ static json_t *priorities_json(const uint32_t *ready_by_priority)
 		if (!ready_by_priority[i] || ready_by_priority[i] == WQ_PRIORITY_UNUSED)
 			continue;
 		priority = json_object();
-		json_object_set_new(priority, "priority", json_integer(WQ_MIN_PRIORITY + i));
+		set_json(priority, "priority", json_integer(WQ_MIN_PRIORITY + i));
 		set_number(priority, "ready", ready_by_priority[i]);
-		json_array_append_new(list, priority);
+		add_json(list, priority);
 	}
 	return list;
 }
@@ -122,16 +122,15 @@ static json_t *stat_json(const struct wq_stat *st, const uint32_t *ready_by_prio
 	const struct stat_row *row;
 	json_t *json = json_object();
 
-	json_object_set_new(json, "name", json_string(st->name));
+	set_json(json, "name", json_string(st->name));
 	set_number(json, "uid", st->uid);
 	set_number(json, "gid", st->gid);
-	json_object_set_new(json, "mode", json_string(mode_text(st->mode)));
-	json_object_set_new(json, "map", json_boolean(!(st->state & WQ_STATE_NO_MAP)));
+	set_json(json, "mode", json_string(mode_text(st->mode)));
+	set_json(json, "map", json_boolean(!(st->state & WQ_STATE_NO_MAP)));
 	attr_json(json, cfg, specs);
 	for (row = stat_rows; row < stat_rows + num_stat_rows; row++)
 		if (row->json)
-			json_object_set_new(json, row->json,
-					    value_json(row, st, ready_by_priority, cfg));
+			set_json(json, row->json, value_json(row, st, ready_by_priority, cfg));
 	return json;
 }
 
@@ -178,6 +177,11 @@ static int print_figures(const struct args *a, json_t *json)
 
 	if (a->json)
 		return print_object(json);
+	if (!is_complete(json)) {
+		message("not enough memory");
+		json_decref(json);
+		return FAILED;
+	}
 	json_object_foreach(json, name, value)
 		print_value(name, value);
 	json_decref(json);

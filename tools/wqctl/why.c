@@ -47,8 +47,8 @@ static __attribute__((format(printf, 3, 4))) void say(struct why *w, const char 
 	va_end(args);
 	if (w->a->json) {
 		json = json_object();
-		json_object_set_new(json, "code", json_string(code));
-		json_object_set_new(json, "text", json_string(text));
+		set_json(json, "code", json_string(code));
+		set_json(json, "text", text_json((const unsigned char *)text, strlen(text)));
 		print_element(json, w->first);
 	} else {
 		printf("%s\n", text);

@@ -271,7 +271,8 @@ class Queue(OneProcess):
         process has the queue open. A consumer calls this if a get raises OSError with EIDRM, and a
         producer if an add raises one with EHOSTDOWN. Until there is a queue of that name the
         descriptor is one of /dev/null. If the call raises, it can be repeated. Items from before
-        are no longer held, and tasks of asyncio that wait for a key have ValueError.
+        are no longer held, and tasks of asyncio that wait for a key have ValueError. Any user can
+        take a name that is free: compare stat().uid with that of the removed queue.
 
         Returns False if the queue was not removed.
         """

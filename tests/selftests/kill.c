@@ -8,13 +8,34 @@
  * step before and after the call. If the worker is killed between the two, the step may have
  * taken effect or not. All other steps must have.
  *
+ * Keys are also added by WQ_DO_RESTORE and by WQ_IOC_WAIT. No key is handed out before its delay has
+ * ended, and a restored key has its failures until a call resets them.
+ *
+ * The processes that are killed have waits, and so has one that is never killed. A wait ends with
+ * the run that it is for: not before a done of that run is tried or the kernel counts a failure, and
+ * at the latest when that done has returned. Processes that were killed leave no wait behind.
+ *
  * In one test, two of the processes drain the queue or shut it down in the second half. The kernel
  * counts the keys that this drops, and no more are missing.
  *
+ * In the last test, the processes attach and detach sources of a directory, change its files, and
+ * handle the keys. Two sources stay attached throughout. The ledger records for each of them which
+ * files consumers of its keys saw come and go: in the end, all of them. The sources of the open
+ * files of killed processes are gone, and with the queue those of no file. Then nothing keeps
+ * wq_fs.ko.
+ *
  * From the environment: KILL_SECONDS is the length of each test, 3 by default. With KILL_COUNT,
- * each test ends after that many kills instead.
+ * each test ends after that many kills instead. Without SOURCES, the directory of wq_fs.ko, the last
+ * test is skipped.
  */
-#include "wq_test.h"
+#define _GNU_SOURCE
+
+/* Only a fault of the module takes as long, on a busy host too. */
+#define EVENTUALLY_LIMIT	(5 * MINUTE)
+
+#include "wq_source_fs.h"
+
+#include <ctype.h>
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -23,26 +44,55 @@ enum {
 	WORKERS	= 6,
 	KEYS	= 1 << 22,
 	MOST	= 24,		/* keys in one call */
+	WAITS	= 16,		/* of a process */
+	BACKLOG	= 200,		/* keys of a queue with leases, so that waits end during the test */
+	FILES	= 1 << 16,
+	KEPT	= 4,		/* one file of so many is not removed */
+	LIVING	= 50,		/* files of the others that are there */
 };
 
 #define LEASE	(40 * MS)
 
 enum step { NONE, ADDING, ADDED, ENDING, ENDED };
 
+/* How a key's first run may have ended. */
+enum { MAY_DONE = 1, MAY_FAIL = 2 };
+
+/* What a consumer of a source's keys saw of a file. */
+enum { HERE = 1, GONE = 2, BITS = 2 };
+
 struct ledger {
 	__u32 next;		/* key to add */
 	__u32 allowed;		/* keys to add so far */
 	__u32 errors;
 	__u32 stale;		/* runs whose lease expired */
+	__u32 restored;
+	__u32 waited;		/* waits that have ended */
+	__u32 removed;		/* next file to remove */
+	bool finished;		/* the process that is never killed begins no wait */
 	bool draining;		/* the queue is shut down, and the first two workers drain it */
 	__u64 calls;
 	__u32 file[WORKERS];	/* by worker: grows with each open file that it uses */
 	__u32 dying[WORKERS];	/* by worker: it is being killed */
 	__u64 held[KEYS];	/* see held_as() */
-	__u8 step[KEYS];
+	__s64 due[KEYS];	/* the key is not handed out before, in us */
+	__u8 failures[KEYS];	/* that no call has reset */
+	__u8 may[KEYS];		/* MAY_* */
+	bool over[KEYS];	/* the first run has ended */
+	__u8 step[KEYS];	/* of a key, or of a file */
+	__u8 seen[FILES];	/* HERE and GONE, of one source beside the other */
+};
+
+struct wait {
+	int fd;			/* 0: none */
+	__u32 key;
+	__u32 flags;		/* WQ_WAIT_* */
 };
 
 static struct ledger *ledger;
+static __u32 room;		/* of the ledger: KEYS or FILES */
+static long seconds, count;	/* the length of the test */
+static struct wait waits[WAITS];	/* of this process */
 static unsigned int seed;
 static __s64 lease;		/* of the queue */
 static bool levels;		/* the queue has them */
@@ -157,29 +207,77 @@ static void touch_all(int q, struct array *a, __u64 *mine)
 	}
 }
 
-static void add_some(int q, struct array *a)
-{
-	unsigned int n = 1 + chance(MOST);
-	__u32 first;
-	int ret;
+/* ---- keys that come ---- */
 
-	if (__atomic_load_n(&ledger->next, __ATOMIC_RELAXED) >=
-	    __atomic_load_n(&ledger->allowed, __ATOMIC_RELAXED)) {
-		sleep_ms(1);
-		return;
-	}
-	first = __atomic_fetch_add(&ledger->next, n, __ATOMIC_RELAXED);
+/* Numbers of new keys, or of files.  Returns the first of them, or room if there is none. */
+static __u32 new_numbers(__u32 n)
+{
+	if (__atomic_load_n(&ledger->next, __ATOMIC_RELAXED) <
+	    __atomic_load_n(&ledger->allowed, __ATOMIC_RELAXED))
+		return __atomic_fetch_add(&ledger->next, n, __ATOMIC_RELAXED);
+	sleep_ms(1);
+	return room;
+}
+
+static __u8 step_of(__u32 key)
+{
+	return __atomic_load_n(&ledger->step[key], __ATOMIC_SEQ_CST);
+}
+
+/* Before a call that adds the key, with what it has to have when it is handed out. */
+static void adding(__u32 key, __s64 delay, __u8 failures)
+{
+	ledger->due[key] = now_us() + delay / 1000;
+	ledger->failures[key] = failures;
+	__atomic_store_n(&ledger->step[key], ADDING, __ATOMIC_SEQ_CST);
+}
+
+/* After that call, unless another worker has finished the key already. */
+static void added(__u32 key)
+{
+	__u8 adding = ADDING;
+
+	__atomic_compare_exchange_n(&ledger->step[key], &adding, ADDED, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+}
+
+/* Before a call that can reset the failures of a key that was added. */
+static void reset_failures(__u32 key)
+{
+	__atomic_store_n(&ledger->failures[key], 0, __ATOMIC_SEQ_CST);
+}
+
+static void may_end(__u32 key, __u8 how)
+{
+	__atomic_fetch_or(&ledger->may[key], how, __ATOMIC_SEQ_CST);
+}
+
+/* Whether a key that was handed out has the failures that it was added with, and is due. */
+static bool as_added(const struct wq_rec *rec)
+{
+	__u32 key = key_of(rec);
+
+	return rec->failures >= __atomic_load_n(&ledger->failures[key], __ATOMIC_SEQ_CST) &&
+	       now_us() >= ledger->due[key];
+}
+
+static int level(void)
+{
+	return levels ? (int)chance(WQ_PRIORITIES) + WQ_MIN_PRIORITY : 0;
+}
+
+static void add_array(int q, struct array *a, __u32 first, __u32 n)
+{
+	int ret;
 
 	array_reset(a);
 	for (__u32 key = first; key < first + n && key < KEYS; key++) {
 		struct wq_rec *rec = array_put(a, &key, sizeof(key), 0);
 
 		rec->delay = chance(4) ? 0 : chance(20) * MS;
-		rec->priority = levels ? (int)chance(WQ_PRIORITIES) + WQ_MIN_PRIORITY : 0;
-		ledger->step[key] = ADDING;
+		rec->priority = level();
+		adding(key, rec->delay, 0);
 	}
-	if (!a->count)
-		return;
 	n = a->count;
 	ret = q_add_array(q, a);
 	/* A drain may have begun: then each key may have been refused. */
@@ -187,14 +285,173 @@ static void add_some(int q, struct array *a)
 		return;
 	if (ret || a->count != n)
 		wrong("add", ret);
-	for (unsigned int i = 0; i < n; i++) {
-		__u8 adding = ADDING;
+	for (__u32 i = 0; i < n; i++)
+		added(first + i);
+}
 
-		/* unless another worker has finished the key already */
-		__atomic_compare_exchange_n(&ledger->step[first + i], &adding, ADDED, false,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+/* As wqctl restore does: key by key, each in a state that a list can report. */
+static void restore_some(int q, __u32 first, __u32 n)
+{
+	static const __u32 states[] = {
+		WQ_KEY_READY | WQ_KEY_DIRTY, WQ_KEY_READY | WQ_KEY_DIRTY | WQ_KEY_REQUEUED,
+		WQ_KEY_PROCESSING, WQ_KEY_DELAYED, WQ_KEY_PARKED,
+	};
+
+	for (__u32 key = first; key < first + n && key < KEYS; key++) {
+		struct wq_key_op op = {
+			.size = sizeof(op), .op = WQ_DO_RESTORE, .key = addr_of(&key),
+			.key_len = sizeof(key),
+			.info = { .state = states[chance(ARRAY_SIZE(states))],
+				  .failures = chance(3), .due = -1, .priority = level() },
+		};
+		int ret;
+
+		if (op.info.failures)
+			op.info.state |= WQ_KEY_FAILED;
+		if (op.info.state & WQ_KEY_DELAYED)
+			op.info.due = chance(20) * MS;
+		adding(key, op.info.due, op.info.failures);
+		ret = verb(q, WQ_IOC_KEY, &op);
+		if (!ret) {
+			added(key);
+			__atomic_fetch_add(&ledger->restored, 1, __ATOMIC_RELAXED);
+		} else if (ret != -ESHUTDOWN || !is_draining()) {
+			wrong("restore", ret);
+		}
 	}
 }
+
+static void add_some(int q, struct array *a)
+{
+	__u32 n = 1 + chance(MOST), first;
+	struct wq_stat st;
+
+	if (lease) {
+		st = q_stat(q);
+		if (st.ready + st.delayed > BACKLOG)
+			return;
+	}
+	first = new_numbers(n);
+	if (first >= KEYS)
+		return;
+	if (chance(3))
+		add_array(q, a, first, n);
+	else
+		restore_some(q, first, n);
+}
+
+/* ---- waits ---- */
+
+/* For a new key, a key that may be there, or the drain. */
+static void begin_wait(int q, struct wait *w)
+{
+	static const __u32 kinds[] = { WQ_WAIT_ADD, WQ_WAIT_ADD, WQ_WAIT_RUN, 0, WQ_WAIT_DRAIN };
+	struct wq_wait args = { .size = sizeof(args) };
+	int ret;
+
+	w->flags = args.flags = kinds[chance(ARRAY_SIZE(kinds) - !is_draining())];
+	w->key = chance(ledger->next + 1) % KEYS;
+	if (w->flags == WQ_WAIT_ADD) {
+		w->key = new_numbers(1);
+		if (w->key >= KEYS)
+			return;
+		args.priority = level();
+		adding(w->key, 0, 0);
+	}
+	if (w->flags != WQ_WAIT_DRAIN) {
+		args.key = addr_of(&w->key);
+		args.key_len = sizeof(w->key);
+	}
+	ret = verb(q, WQ_IOC_WAIT, &args);
+	if (ret > 0) {
+		w->fd = ret;
+		if (w->flags == WQ_WAIT_ADD)
+			added(w->key);
+	} else if (!is_draining() && (ret != -EDEADLK || w->flags == WQ_WAIT_ADD)) {
+		wrong("wait", ret);
+	}
+}
+
+/* Whether the wait must have ended. */
+static bool is_over(const struct wait *w)
+{
+	if (w->flags == WQ_WAIT_ADD)
+		return __atomic_load_n(&ledger->over[w->key], __ATOMIC_SEQ_CST);
+	return w->flags != WQ_WAIT_DRAIN && step_of(w->key) == ENDED;
+}
+
+/*
+ * Whether the run of a new key can have ended in this way. If no done of it was tried, it was given
+ * back twice, which counts as a failure.
+ */
+static bool can_end(int q, const struct wait *w, int end)
+{
+	__u8 may = __atomic_load_n(&ledger->may[w->key], __ATOMIC_SEQ_CST);
+	struct wq_key_op query;
+
+	if (w->flags != WQ_WAIT_ADD || is_draining())
+		return end >= 0;
+	if (end == WQ_END_DONE)
+		return may & MAY_DONE;
+	if (end != WQ_END_FAILED)
+		return false;
+	if (may)
+		return true;
+	if (!q_key_call(q, WQ_DO_QUERY, &w->key, sizeof(w->key), &query) && query.info.failures)
+		return true;
+	/* Another run can have ended meanwhile. */
+	return __atomic_load_n(&ledger->may[w->key], __ATOMIC_SEQ_CST);
+}
+
+/* Ends the wait if its run has ended, or if @block then. */
+static void end_wait(int q, struct wait *w, bool block)
+{
+	struct pollfd p = { .fd = w->fd, .events = POLLIN };
+	bool over = is_over(w);
+
+	if (poll(&p, 1, block && chance(2) ? -1 : 0) || block) {
+		int end = wait_result(w->fd);
+
+		if (!can_end(q, w, end))
+			wrong("a wait has ended before its run, or otherwise", end);
+		__atomic_fetch_add(&ledger->waited, 1, __ATOMIC_RELAXED);
+	} else if (over) {
+		wrong("a wait goes on after the end of its run", 0);
+	} else if (chance(WAITS)) {
+		return;
+	}
+	close(w->fd);
+	w->fd = 0;
+}
+
+static void wait_for_some(int q, bool block)
+{
+	struct wait *w = &waits[chance(WAITS)];
+
+	if (w->fd)
+		end_wait(q, w, block);
+	else
+		begin_wait(q, w);
+}
+
+/* Has waits until the test is finished, and then ends them. */
+static void waiter(const char *name)
+{
+	int q = q_attach(name, O_RDWR);
+
+	if (q < 0)
+		wrong("open", q);
+	while (!__atomic_load_n(&ledger->finished, __ATOMIC_SEQ_CST)) {
+		wait_for_some(q, !chance(WAITS));
+		usleep(chance(1000));
+	}
+	for (int i = 0; i < WAITS; i++)
+		if (waits[i].fd)
+			end_wait(q, &waits[i], true);
+	_exit(0);
+}
+
+/* ---- verbs of a worker ---- */
 
 /*
  * The outcome of a record's done. FORGET ends the key, unless the lease has expired: then the done
@@ -211,6 +468,9 @@ static void choose_outcome(struct wq_rec *rec, __u64 mine)
 		rec->flags |= WQ_OUTCOME_AFTER;
 		rec->delay = chance(20) * MS;
 	}
+	if (rec->flags & WQ_OUTCOME_FORGET)
+		reset_failures(key);
+	may_end(key, rec->flags & WQ_OUTCOME_FORGET ? MAY_DONE : MAY_FAIL);
 	if (rec->flags == WQ_OUTCOME_FORGET)
 		ledger->step[key] = ENDING;
 	release(key, mine);
@@ -235,7 +495,9 @@ static void work(int q, struct array *a, struct array *next)
 			__u8 step;
 
 			mine[i] = hold(key, before);
-			step = __atomic_load_n(&ledger->step[key], __ATOMIC_SEQ_CST);
+			step = step_of(key);
+			if (!as_added(rec))
+				wrong("a key came before its delay, or without its failures", 0);
 			/* after the end of its lease, another may have ended it */
 			if ((step == ENDED || step == NONE) && now_us() < until_of(mine[i]))
 				wrong("a key that is not there was handed out", 0);
@@ -264,12 +526,17 @@ static void work(int q, struct array *a, struct array *next)
 			wrong("done", ret);
 		rec = a->recs;
 		for (__u32 i = 0; i < n; i++, rec = rec_next(rec)) {
-			if (lease && results[i] == -ESTALE)
+			if (lease && results[i] == -ESTALE) {
 				__atomic_add_fetch(&ledger->stale, 1, __ATOMIC_RELAXED);
-			else if (results[i] < 0)
+				continue;
+			}
+			if (results[i] < 0) {
 				wrong("done of one", results[i]);
-			else if (rec->flags == WQ_OUTCOME_FORGET)
+				continue;
+			}
+			if (rec->flags == WQ_OUTCOME_FORGET)
 				ledger->step[key_of(rec)] = ENDED;
+			__atomic_store_n(&ledger->over[key_of(rec)], true, __ATOMIC_SEQ_CST);
 		}
 		if (!done.flags || ret)
 			return;
@@ -286,23 +553,19 @@ static void look(int q, struct array *a)
 {
 	struct wq_control pause = { .size = sizeof(pause), .flags = WQ_PAUSE_GETS };
 	__u32 key = chance(ledger->next + 1) % KEYS;
-	struct wq_wait wait = { .size = sizeof(wait), .key = addr_of(&key), .key_len = sizeof(key) };
-	static int waits = -1;
 	__u64 cursor = 0;
 
-	switch (chance(6)) {
+	switch (chance(7)) {
 	case 3:
 		pause.timeout = chance(3) * MS;
 		verb(q, WQ_IOC_PAUSE, &pause);
 		break;
 	case 4:
-		/* At most one, which is open until the next one or the end of the process. */
-		close(waits);
-		waits = verb(q, WQ_IOC_WAIT, &wait);
+		wait_for_some(q, false);
 		break;
 	case 5:
 		/* It drops no run of a key that never comes back. */
-		if (__atomic_load_n(&ledger->step[key], __ATOMIC_SEQ_CST) != ENDED)
+		if (step_of(key) != ENDED)
 			break;
 		q_key_state(q, WQ_DO_DISABLE, &key, sizeof(key));
 		q_key_state(q, WQ_DO_ENABLE, &key, sizeof(key));
@@ -313,8 +576,12 @@ static void look(int q, struct array *a)
 	case 1:
 		q_list(q, a, 0, &cursor);
 		break;
-	case 2:
-		q_key_state(q, WQ_DO_FORGET, &key, sizeof(key));
+	case 2: case 6:
+		if (step_of(key) == NONE)
+			break;
+		reset_failures(key);
+		may_end(key, MAY_FAIL);
+		q_key_state(q, chance(2) ? WQ_DO_FORGET : WQ_DO_KICK, &key, sizeof(key));
 		break;
 	}
 }
@@ -326,7 +593,6 @@ static void end_the_queue(const char *name)
 
 	if (q < 0)
 		wrong("open", q);
-	seed ^= getpid();
 	for (;;) {
 		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
 		ret = chance(8) ? q_drain_for(q, chance(20) * MS) : q_shutdown(q);
@@ -344,7 +610,6 @@ static void worker(const char *name)
 
 	if (q < 0)
 		wrong("open", q);
-	seed ^= getpid();
 	/* closing the file now and then gives back the keys that it holds */
 	for (;;) {
 		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
@@ -369,16 +634,151 @@ static void worker(const char *name)
 	}
 }
 
+/* ---- processes that are killed ---- */
+
+struct crew {
+	void (*work)(const char *name);
+	bool (*enough)(const struct crew *crew);	/* whether the test has seen what it needs */
+	const char *name;	/* of the queue */
+	int q;
+	bool drains;		/* half of the kills come after the begin of a drain */
+	bool stopped[WORKERS];
+	pid_t pids[WORKERS];
+	__u32 kills, stops;
+	__s64 until;
+};
+
+static void crew_start(struct crew *crew, int i)
+{
+	fflush(NULL);
+	chance(2);	/* a different seed for each process */
+	crew->pids[i] = child();
+	if (crew->pids[i])
+		return;
+	setpriority(PRIO_PROCESS, 0, 0);
+	self_number = i;
+	if (ledger->draining && i < 2)
+		end_the_queue(crew->name);
+	crew->work(crew->name);
+}
+
+static void crew_kill(struct crew *crew, int i)
+{
+	int ret;
+
+	if (!crew->pids[i])
+		return;
+	__atomic_store_n(&ledger->dying[i], 1, __ATOMIC_SEQ_CST);
+	kill(crew->pids[i], SIGKILL);
+	ret = reap(crew->pids[i]);
+	if (ret != 1000 + SIGKILL)
+		wrong("the end of a process", ret);
+	file_ends(i);
+	__atomic_store_n(&ledger->dying[i], 0, __ATOMIC_SEQ_CST);
+	crew->pids[i] = 0;
+	crew->stopped[i] = false;
+	crew->kills++;
+}
+
+/* Two of the processes are never stopped. */
+static bool crew_stop(struct crew *crew, int i)
+{
+	if (!lease || !crew->pids[i] || i <= 1 || !chance(3))
+		return false;
+	kill(crew->pids[i], crew->stopped[i] ? SIGCONT : SIGSTOP);
+	crew->stopped[i] = !crew->stopped[i];
+	crew->stops += crew->stopped[i];
+	return true;
+}
+
+/* Two halves, the second of which begins when the first has seen enough. */
+static void begin_drain(struct crew *crew)
+{
+	if (count ? crew->kills <= count / 2 :
+		    now_ns() < crew->until - seconds * SEC / 2 || !crew->enough(crew))
+		return;
+	ledger->draining = true;
+	crew->until = now_ns() + seconds * SEC / 2;
+}
+
+/*
+ * Whether the test goes on: on a busy host until it has seen enough. With KILL_COUNT, the keys are
+ * spread over the kills, because the ledger has a row for each key.
+ */
+static bool goes_on(struct crew *crew)
+{
+	if (crew->drains && !ledger->draining)
+		begin_drain(crew);
+	ledger->allowed = ledger->draining ? 0 : !count ? room :
+			  (room - WORKERS * MOST) * (crew->kills + 1LL) / (count + 1);
+	if (count)
+		return crew->kills < count;
+	return ledger->next < room && (now_ns() < crew->until || !crew->enough(crew));
+}
+
+static void crew_run(struct crew *crew)
+{
+	crew->until = begun + seconds * SEC;
+	/* Ahead of the workers, which use all CPUs. */
+	setpriority(PRIO_PROCESS, 0, -10);
+	while (goes_on(crew)) {
+		int i = chance(WORKERS);
+
+		if (crew_stop(crew, i)) {
+			sleep_ms(chance(10));
+			continue;
+		}
+		crew_kill(crew, i);
+		crew_start(crew, i);
+		usleep(chance(5000));
+	}
+	for (int i = 0; i < WORKERS; i++)
+		crew_kill(crew, i);
+}
+
+static bool ledger_new(__u32 keys)
+{
+	const char *s = getenv("KILL_SECONDS"), *n = getenv("KILL_COUNT");
+
+	seconds = s ? atol(s) : 3;
+	count = n ? atol(n) : 0;
+	room = keys;
+	begun = now_ns();
+	seed = begun;
+	COMMENT("seed %u\n", seed);
+	ledger = shared(sizeof(*ledger));
+	return ledger != MAP_FAILED;
+}
+
+/* Creates a queue, whose keys are soon tried again. */
+static int queue_new(char name[WQ_NAME_MAX], struct wq_attrs *op)
+{
+	struct wq_limiter_spec soon = { .kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = 20 * MS };
+	int q = q_dev(O_RDWR);
+
+	snprintf(name, WQ_NAME_MAX, "kill-%d", getpid());
+	strcpy(op->name, name);
+	op->size = sizeof(*op);
+	op->flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL;
+	op->mode = 0600;
+	op->limiters = addr_of(&soon);
+	op->num_limiters = 1;
+	return q < 0 ? q : verb(q, WQ_IOC_OPEN, op) ?: q;
+}
+
+/* ---- keys ---- */
+
 FIXTURE(kill) {
 	int q;
 	char name[WQ_NAME_MAX];
-	long seconds, count;
+	struct wq_info before;
+	pid_t waiter;		/* is never killed */
 };
 
 FIXTURE_VARIANT(kill) {
 	__s64 lease;
 	__u32 order, order_arg, group_limit;
-	bool drains;		/* half of the kills come after the begin of a drain */
+	bool drains;
 };
 
 FIXTURE_VARIANT_ADD(kill, without_leases) { .lease = 0 };
@@ -391,27 +791,17 @@ FIXTURE_VARIANT_ADD(kill, with_drains_leases_and_stops) { .lease = LEASE, .drain
 
 FIXTURE_SETUP(kill)
 {
-	struct wq_limiter_spec soon = { .kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = 20 * MS };
 	struct wq_attrs op = {
-		.size = sizeof(op), .flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL, .mode = 0600,
-		.max_keys = KEYS, .limiters = addr_of(&soon), .num_limiters = 1,
-		.lease = variant->lease, .order = variant->order, .order_arg = variant->order_arg,
-		.group_limit = variant->group_limit,
+		.max_keys = KEYS, .lease = variant->lease, .order = variant->order,
+		.order_arg = variant->order_arg, .group_limit = variant->group_limit,
 	};
-	const char *seconds = getenv("KILL_SECONDS"), *count = getenv("KILL_COUNT");
 
-	snprintf(self->name, sizeof(self->name), "kill-%d", getpid());
-	strcpy(op.name, self->name);
-	self->seconds = seconds ? atol(seconds) : 3;
-	self->count = count ? atol(count) : 0;
+	ASSERT_TRUE(ledger_new(KEYS));
 	lease = variant->lease;
 	levels = variant->order == WQ_ORDER_PRIORITY;
-	begun = now_ns();
-	self->q = q_dev(O_RDWR);
+	self->q = queue_new(self->name, &op);
 	ASSERT_LE(0, self->q);
-	ASSERT_EQ(0, verb(self->q, WQ_IOC_OPEN, &op));
-	ledger = shared(sizeof(*ledger));
-	ASSERT_NE(MAP_FAILED, ledger);
+	ASSERT_EQ(0, q_info(self->q, &self->before));
 }
 
 FIXTURE_TEARDOWN(kill)
@@ -420,9 +810,20 @@ FIXTURE_TEARDOWN(kill)
 	close(self->q);
 }
 
-/* Gets the remaining keys. The step of each key decides whether it may be there. */
-static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
+static bool is_parked(int q, __u32 key)
 {
+	int state = q_key_state(q, WQ_DO_QUERY, &key, sizeof(key));
+
+	return state > 0 && state & WQ_KEY_PARKED;
+}
+
+/*
+ * Gets the remaining keys, until each run that the waiter waits for has ended. The step of each key
+ * decides whether it may be there.
+ */
+static void take_the_rest(struct __test_metadata *_metadata, int q, pid_t waiter, __u32 *rest)
+{
+	__s64 end = now_ns() + EVENTUALLY_LIMIT;
 	struct array a = array_new(WQ_MAX_OUT);
 	__u8 *seen = calloc(1, KEYS);
 	__u64 missing = 0;
@@ -435,10 +836,13 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 
 		if (ret == -ETIMEDOUT || ret == -ESHUTDOWN) {
 			st = q_stat(q);
-			if (!st.delayed && !st.ready)
+			if (!st.delayed && !st.ready && !alive(waiter))
 				break;
+			ASSERT_GT(end, now_ns()) TH_LOG("a wait goes on, but all runs have ended");
+			sleep_ms(1);
 			continue;
 		}
+		end = now_ns() + EVENTUALLY_LIMIT;
 		ASSERT_EQ(0, ret);
 		for (__u32 i = 0; i < a.count; i++, rec = rec_next(rec)) {
 			__u32 key = key_of(rec);
@@ -447,15 +851,18 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 			seen[key] = 1;
 			ASSERT_NE(ENDED, ledger->step[key]) TH_LOG("key %u was done", key);
 			ASSERT_NE(NONE, ledger->step[key]) TH_LOG("key %u was not added", key);
+			ASSERT_TRUE(as_added(rec)) TH_LOG("key %u: delay or failures", key);
+			may_end(key, MAY_DONE);
 			rec->flags = WQ_OUTCOME_FORGET;
 			++*rest;
 		}
 		ASSERT_EQ(0, q_done_array(q, &a));
 	}
 	ASSERT_EQ(0, st.processing);
-	ASSERT_EQ(st.keys, st.retained + st.disabled);
+	ASSERT_EQ(st.keys, st.retained + st.disabled + st.parked);
+	ASSERT_EQ(0, st.parked_dropped);
 	for (__u32 key = 0; key < ledger->next && key < KEYS; key++) {
-		if (ledger->step[key] != ADDED || seen[key])
+		if (ledger->step[key] != ADDED || seen[key] || is_parked(q, key))
 			continue;
 		/* A shut down drops delayed keys, and retries after that. */
 		ASSERT_NE(st.dropped, missing++) TH_LOG("key %u is lost", key);
@@ -465,89 +872,292 @@ static void take_the_rest(struct __test_metadata *_metadata, int q, __u32 *rest)
 	free(seen);
 }
 
-/*
- * Whether the test goes on. With KILL_COUNT, the keys are spread over the kills, because the
- * ledger has a row for each key.
- */
-static bool goes_on(long seconds, long count, __u32 kills, bool drains)
+static bool enough_of_keys(const struct crew *crew)
 {
-	if (drains && (count ? kills > count / 2 : now_ns() > begun + seconds * SEC / 2))
-		ledger->draining = true;
-	if (!count) {
-		ledger->allowed = ledger->draining ? 0 : KEYS;
-		return now_ns() < begun + seconds * SEC && ledger->next < KEYS;
-	}
-	ledger->allowed = ledger->draining ? 0 :
-			  (KEYS - WORKERS * MOST) * (kills + 1LL) / (count + 1);
-	return kills < count;
+	struct wq_stat st = q_stat(crew->q);
+
+	if (lease && (crew->stops <= 10 || !ledger->stale || !st.expired))
+		return false;
+	return crew->kills > 10 && st.given_back_failed && ledger->restored;
 }
 
 TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
 {
 	struct wq_attrs no_lease = { .size = sizeof(no_lease), .set = WQ_ATTR_LEASE };
-	bool stopped[WORKERS] = { 0 };
-	pid_t pids[WORKERS] = { 0 };
-	__u32 kills = 0, stops = 0, rest;
+	struct crew crew = {
+		.work = worker, .enough = enough_of_keys, .q = self->q, .name = self->name,
+		.drains = variant->drains,
+	};
+	struct wq_info info;
+	__u32 rest;
 
-	seed = now_ns();
-	TH_LOG("seed %u", seed);
-	/* Ahead of the workers, which use all CPUs. */
-	setpriority(PRIO_PROCESS, 0, -10);
-	while (goes_on(self->seconds, self->count, kills, variant->drains)) {
-		int i = chance(WORKERS);
-
-		/* two of them are never stopped */
-		if (lease && pids[i] && i > 1 && chance(3)) {
-			ASSERT_EQ(0, kill(pids[i], stopped[i] ? SIGCONT : SIGSTOP));
-			stopped[i] = !stopped[i];
-			stops += stopped[i];
-			sleep_ms(chance(10));
-			continue;
-		}
-		if (pids[i]) {
-			__atomic_store_n(&ledger->dying[i], 1, __ATOMIC_SEQ_CST);
-			kill(pids[i], SIGKILL);
-			ASSERT_EQ(1000 + SIGKILL, reap(pids[i]));
-			file_ends(i);
-			__atomic_store_n(&ledger->dying[i], 0, __ATOMIC_SEQ_CST);
-			stopped[i] = false;
-			kills++;
-		}
-		fflush(NULL);
-		chance(2);	/* a different seed for each process */
-		pids[i] = child();
-		if (!pids[i]) {
-			setpriority(PRIO_PROCESS, 0, 0);
-			self_number = i;
-			if (ledger->draining && i < 2)
-				end_the_queue(self->name);
-			worker(self->name);
-		}
-		usleep(chance(5000));
-	}
-	for (int i = 0; i < WORKERS; i++)
-		ledger->dying[i] = 1;
-	for (int i = 0; i < WORKERS; i++)
-		if (pids[i]) {
-			kill(pids[i], SIGKILL);
-			reap(pids[i]);
-		}
+	fflush(NULL);
+	self->waiter = child();
+	if (!self->waiter)
+		waiter(self->name);
+	crew_run(&crew);
 	ASSERT_EQ(0, ledger->errors);
+	/* only those of the waiter are left */
+	ASSERT_EVENTUALLY(q_stat(self->q).waiters <= WAITS);
 	/* the remaining keys are handed out without leases */
 	if (lease)
 		ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &no_lease));
-	take_the_rest(_metadata, self->q, &rest);
-	ASSERT_LT(10, kills);
-	if (lease) {
-		ASSERT_LT(10, stops);
-		ASSERT_LT(0, ledger->stale);
-		ASSERT_LT(0, q_stat(self->q).expired);
-	}
-	ASSERT_LT(0, q_stat(self->q).given_back_failed);
+	ledger->finished = true;
+	take_the_rest(_metadata, self->q, self->waiter, &rest);
+	ASSERT_EQ(0, reap(self->waiter));
+	ASSERT_EQ(0, ledger->errors);
+	ASSERT_EVENTUALLY(!q_stat(self->q).waiters);
+	ASSERT_EVENTUALLY(!q_info(self->q, &info) &&
+			  info.charged_waits == self->before.charged_waits);
+	ASSERT_TRUE(enough_of_keys(&crew));
+	ASSERT_LT(0, ledger->waited);
 	TH_LOG("%u keys, %llu calls, %u processes killed, %u keys were left", ledger->next,
-	       ledger->calls, kills, rest);
-	TH_LOG("%u stops, %u runs were stale, %llu given back, %llu of them twice or more", stops,
-	       ledger->stale, q_stat(self->q).given_back, q_stat(self->q).given_back_failed);
+	       ledger->calls, crew.kills, rest);
+	TH_LOG("%u keys were restored, %u waits ended", ledger->restored, ledger->waited);
+	TH_LOG("%u stops, %u runs were stale, %llu given back, %llu of them twice or more",
+	       crew.stops, ledger->stale, q_stat(self->q).given_back,
+	       q_stat(self->q).given_back_failed);
+}
+
+/* ---- sources ---- */
+
+/* The name of a file, and the keys of the sources that stay attached, begin with these. */
+static const char * const lasting[] = { "t:", "c:" };
+
+static int attach_as(int q, const char *prefix, bool children, __u32 flags)
+{
+	struct wq_fs_args args = {
+		.fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+		.flags = children ? WQ_FS_CHILDREN : 0,
+	};
+	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
+	int ret;
+
+	strcpy(op.prefix, prefix);
+	op.flags = flags;
+	ret = attach_op(q, &op, "fs", &args, sizeof(args));
+	close(args.fd);
+	return ret;
+}
+
+static void attach_some(int q)
+{
+	__u32 flags = (chance(2) ? WQ_SOURCE_WITH_FILE : 0) | (chance(2) ? WQ_SOURCE_SCAN : 0);
+	int ret = attach_as(q, "v:", chance(2), flags);
+
+	if (ret < 0 && ret != -EUSERS)
+		wrong("attach", ret);
+}
+
+static void detach_some(int q)
+{
+	struct wq_source_op op;
+	int ret;
+
+	/* the lasting ones have the lowest numbers */
+	for (__u32 id = ARRAY_SIZE(lasting); !list_after(q, id, &op); id = op.id) {
+		if (chance(4))
+			continue;
+		ret = detach(q, op.id);
+		if (ret && ret != -ENOENT)
+			wrong("detach", ret);
+	}
+}
+
+/* A queue that ends with its source. */
+static void attach_to_private(void)
+{
+	int q = q_private(10);
+
+	attach_some(q);
+	close(q);
+}
+
+/* A file, a directory, or a file that comes from outside. */
+static void make_file(void)
+{
+	char path[16], *name = path + 3;
+	__u32 n = new_numbers(1);
+
+	if (n >= FILES)
+		return;
+	snprintf(path, sizeof(path), "../%u", n);
+	if (n % 3 == 1)
+		mkdir(name, 0700);
+	else
+		put(n % 3 ? path : name);
+	if (n % 3 == 2)
+		rename(path, name);
+	__atomic_store_n(&ledger->step[n], ADDED, __ATOMIC_SEQ_CST);
+}
+
+static void remove_file(void)
+{
+	char name[16];
+	__u32 n;
+
+	if (ledger->removed + LIVING > ledger->next)
+		return;
+	n = __atomic_fetch_add(&ledger->removed, 1, __ATOMIC_RELAXED);
+	if (n >= FILES || !(n % KEPT) || step_of(n) != ADDED)
+		return;
+	snprintf(name, sizeof(name), "%u", n);
+	remove(name);
+}
+
+/* A consumer has a key for the file, and looks. */
+static void look_at_file(int source, __u32 n)
+{
+	__u8 last = n % KEPT ? GONE : HERE, made = step_of(n), seen = 0;
+	char name[16];
+
+	if (ledger->seen[n] >> source * BITS & last)
+		return;
+	snprintf(name, sizeof(name), "%u", n);
+	if (!access(name, F_OK))
+		seen = HERE;
+	else if (made == ADDED)
+		seen = GONE;
+	__atomic_fetch_or(&ledger->seen[n], seen << source * BITS, __ATOMIC_SEQ_CST);
+}
+
+static void handle_key(const struct wq_rec *rec)
+{
+	char key[16] = "";
+	int source;
+
+	memcpy(key, rec->key, rec->len < sizeof(key) ? rec->len : sizeof(key) - 1);
+	for (source = 0; source < ARRAY_SIZE(lasting); source++)
+		if (!strncmp(key, lasting[source], 2))
+			break;
+	if (source == ARRAY_SIZE(lasting))
+		return;
+	if (isdigit(key[2]))
+		look_at_file(source, strtoul(key + 2, NULL, 10) % FILES);
+	for (__u32 n = 0; key[2] == '/' && n < ledger->next && n < FILES; n++)
+		look_at_file(source, n);
+}
+
+/* Returns whether there was a key. */
+static bool handle_some(int q, struct array *a, __s64 timeout)
+{
+	struct wq_rec *rec = a->recs;
+	int ret = q_get_array(q, a, 1 + chance(MOST), timeout);
+
+	if (ret && ret != -EAGAIN && ret != -ETIMEDOUT)
+		wrong("get", ret);
+	if (ret)
+		return false;
+	for (__u32 i = 0; i < a->count; i++, rec = rec_next(rec))
+		handle_key(rec);
+	ret = q_done_array(q, a);
+	if (ret)
+		wrong("done", ret);
+	return true;
+}
+
+static void watcher(const char *name)
+{
+	int q = q_attach(name, O_RDWR);
+	struct array a = array_new(WQ_MAX_OUT);
+
+	for (;;) {
+		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
+		switch (chance(16)) {
+		case 0: case 1:
+			attach_some(q);
+			break;
+		case 2:
+			detach_some(q);
+			break;
+		case 3:
+			close(q);
+			q = q_attach(name, O_RDWR);
+			break;
+		case 4:
+			attach_to_private();
+			break;
+		default:
+			make_file();
+			remove_file();
+			break;
+		case 13: case 14: case 15:
+			handle_some(q, &a, chance(3) * MS);
+			break;
+		}
+	}
+}
+
+/* Whether the keys of the lasting sources have shown each file that is there or was removed. */
+static bool all_is_seen(void)
+{
+	for (__u32 n = 0; n < ledger->next && n < FILES; n++) {
+		char name[16];
+		__u8 last;
+
+		snprintf(name, sizeof(name), "%u", n);
+		last = !access(name, F_OK) ? HERE : ledger->step[n] == ADDED ? GONE : 0;
+		last |= last << BITS;
+		if ((ledger->seen[n] & last) != last) {
+			COMMENT("file %u: expected %#x, seen %#x\n", n, last, ledger->seen[n]);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* How many sources a queue has, or -1 if one of them was attached with a file. */
+static int lone_sources(int q)
+{
+	struct wq_source_op op;
+	int n = 0;
+
+	for (__u32 id = 0; !list_after(q, id, &op); id = op.id, n++)
+		if (op.flags & WQ_SOURCE_WITH_FILE)
+			return -1;
+	return n;
+}
+
+static bool enough_of_files(const struct crew *crew)
+{
+	return crew->kills > 10 && ledger->removed > LIVING && first(crew->q).failed_adds;
+}
+
+/* The teardown removes the module. */
+TEST_F_TIMEOUT(source, kill_of_any_process_at_any_time_loses_no_change_and_leaves_no_source, 36000)
+{
+	struct wq_attrs op = { .max_keys = 16 };	/* so that adds fail */
+	char name[WQ_NAME_MAX];
+	struct array a = array_new(WQ_MAX_OUT);
+	struct crew crew = { .work = watcher, .enough = enough_of_files, .name = name };
+	struct wq_info before, info;
+	int q, sources;
+
+	ASSERT_TRUE(ledger_new(FILES));
+	ASSERT_EQ(0, q_info(self->q, &before));
+	q = queue_new(name, &op);
+	ASSERT_LE(0, q);
+	crew.q = q;
+	for (int i = 0; i < ARRAY_SIZE(lasting); i++)
+		ASSERT_EQ(i + 1, attach_as(q, lasting[i], i, 0));
+	crew_run(&crew);
+	ASSERT_EQ(0, ledger->errors);
+	ASSERT_EVENTUALLY(lone_sources(q) > 0);
+	sources = lone_sources(q);
+	ASSERT_EVENTUALLY(!q_info(q, &info) &&
+			  info.charged_sources == before.charged_sources + sources);
+	TH_LOG("%u files, %u removed, %llu calls, %u processes killed, %d sources were left",
+	       ledger->next, ledger->removed, ledger->calls, crew.kills, sources);
+	TH_LOG("%llu adds failed, %llu rescans", first(q).failed_adds, first(q).rescans);
+	/* A mark comes when there is room. */
+	ASSERT_EVENTUALLY(!handle_some(q, &a, 0) && all_is_seen());
+	ASSERT_EQ(0, ledger->errors);
+	ASSERT_TRUE(enough_of_files(&crew));
+	ASSERT_EQ(0, q_unlink(name));
+	close(q);
+	ASSERT_EVENTUALLY(!q_info(self->q, &info) &&
+			  info.charged_sources == before.charged_sources &&
+			  info.charged_queues == before.charged_queues);
 }
 
 TEST_HARNESS_MAIN

@@ -1132,8 +1132,8 @@ static int net_attach(struct wq_source *s, const void *arg)
 	}
 	ret = ret ?: settle(src->watch, src->tables);
 	/*
-	 * The caller dumps tables without a lock.  Pairs with the barrier in watches(), and with the
-	 * grace period of the settle() that has ended.
+	 * The caller dumps tables without a lock.  Pairs with the barrier in watches(), and with
+	 * the grace period of the settle() that has ended.
 	 */
 	smp_mb();
 	if (ret) {

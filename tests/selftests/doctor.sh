@@ -434,7 +434,7 @@ test_what_only_root_can_see_is_unknown_to_others() {
 	local restrict=/proc/sys/kernel/dmesg_restrict was
 	was=$(<"$restrict")
 	echo 1 >"$restrict"
-	examine 1 as_user
+	examine 1 'listed; as_user'
 	holds '.[-1].code == "not-loaded" and (.[-1].text | contains("sudo wqctl doctor"))'
 	echo "$was" >"$restrict"
 }

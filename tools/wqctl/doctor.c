@@ -632,8 +632,8 @@ static enum finding check_closed(struct doctor *d)
 }
 
 /*
- * It comes after all faults of the machine.  Any user can cause it for a queue of that user, so it is a
- * fault only for the queue's owner.
+ * It comes after all faults of the machine.  Any user can cause it for a queue of that user, so it
+ * is a fault only for the queue's owner.
  */
 static enum finding check_sources(struct doctor *d)
 {

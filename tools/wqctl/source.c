@@ -447,8 +447,8 @@ static int explain_rules(const struct spec *s)
 }
 
 /*
- * Print why an attach failed.  Return the exit status.  @a->queue is NULL if the queue has no name, as
- * that of watch, for which it would be what is watched.
+ * Print why an attach failed.  Return the exit status.  @a->queue is NULL if the queue has no name,
+ * as that of watch, for which it would be what is watched.
  */
 static int attach_failed(const struct args *a, const struct spec *s)
 {

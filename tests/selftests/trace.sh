@@ -164,7 +164,9 @@ test_trace_restore() {
 	trace_on
 	succeeds wq restore "$dir/snapshot"
 	read_events
-	saw wq_pause 'what=0x3 ns=[0-9]+'
+	# of the new queue, and of the time in which it is filled
+	saw wq_pause 'what=0x3 ns=600000000000'
+	saw wq_pause 'what=0x3 ns=10000000000'
 	saw wq_add 'key=k coalesced=0'
 	saw wq_resume 'what=0x1 ready=1'
 	saw wq_resume 'what=0x2 ready=1'

@@ -8,12 +8,12 @@
  * step before and after the call. If the worker is killed between the two, the step may have
  * taken effect or not. All other steps must have.
  *
- * Keys are also added by WQ_DO_RESTORE and by WQ_IOC_WAIT. No key is handed out before its delay has
- * ended, and a restored key has its failures until a call resets them.
+ * Keys are also added by WQ_DO_RESTORE and by WQ_IOC_WAIT. No key is handed out before its delay
+ * has ended, and a restored key has its failures until a call resets them.
  *
  * The processes that are killed have waits, and so has one that is never killed. A wait ends with
- * the run that it is for: not before a done of that run is tried or the kernel counts a failure, and
- * at the latest when that done has returned. Processes that were killed leave no wait behind.
+ * the run that it is for: not before a done of that run is tried or the kernel counts a failure,
+ * and at the latest when that done has returned. Processes that were killed leave no wait behind.
  *
  * In one test, two of the processes drain the queue or shut it down in the second half. The kernel
  * counts the keys that this drops, and no more are missing.
@@ -24,9 +24,9 @@
  * files of killed processes are gone, and with the queue those of no file. Then nothing keeps
  * wq_fs.ko.
  *
- * From the environment: KILL_SECONDS is the length of each test, 3 by default. With KILL_COUNT,
- * each test ends after that many kills instead. Without SOURCES, the directory of wq_fs.ko, the last
- * test is skipped.
+ * From the environment: KILL_SECONDS is the length of each test, 3 by default, but a test ends when
+ * the ledger is full. With KILL_COUNT, each test ends after that many kills instead. Without
+ * SOURCES, the directory of wq_fs.ko, the last test is skipped.
  */
 #define _GNU_SOURCE
 
@@ -116,6 +116,15 @@ static void wrong(const char *what, int ret)
 {
 	fprintf(stderr, "kill: %s: %s\n", what, strerror(ret < 0 ? -ret : 0));
 	__atomic_fetch_add(&ledger->errors, 1, __ATOMIC_RELAXED);
+}
+
+static int open_queue(const char *name)
+{
+	int q = q_attach(name, O_RDWR);
+
+	if (q < 0)
+		wrong("open", q);
+	return q;
 }
 
 /* ---- holders of keys ---- */
@@ -437,10 +446,8 @@ static void wait_for_some(int q, bool block)
 /* Has waits until the test is finished, and then ends them. */
 static void waiter(const char *name)
 {
-	int q = q_attach(name, O_RDWR);
+	int q = open_queue(name);
 
-	if (q < 0)
-		wrong("open", q);
 	while (!__atomic_load_n(&ledger->finished, __ATOMIC_SEQ_CST)) {
 		wait_for_some(q, !chance(WAITS));
 		usleep(chance(1000));
@@ -589,10 +596,8 @@ static void look(int q, struct array *a)
 /* Drains the queue or shuts it down, again and again. */
 static void end_the_queue(const char *name)
 {
-	int q = q_attach(name, O_RDWR), ret;
+	int q = open_queue(name), ret;
 
-	if (q < 0)
-		wrong("open", q);
 	for (;;) {
 		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
 		ret = chance(8) ? q_drain_for(q, chance(20) * MS) : q_shutdown(q);
@@ -605,11 +610,9 @@ static void end_the_queue(const char *name)
 
 static void worker(const char *name)
 {
-	int q = q_attach(name, O_RDWR);
+	int q = open_queue(name);
 	struct array a = array_new(WQ_MAX_OUT), next = array_new(WQ_MAX_OUT);
 
-	if (q < 0)
-		wrong("open", q);
 	/* closing the file now and then gives back the keys that it holds */
 	for (;;) {
 		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
@@ -628,7 +631,7 @@ static void worker(const char *name)
 				break;
 			file_ends(self_number);
 			close(q);
-			q = q_attach(name, O_RDWR);
+			q = open_queue(name);
 			break;
 		}
 	}
@@ -638,13 +641,14 @@ static void worker(const char *name)
 
 struct crew {
 	void (*work)(const char *name);
-	bool (*enough)(const struct crew *crew);	/* whether the test has seen what it needs */
+	bool (*enough)(const struct crew *crew);	/* the test has seen what it needs */
 	const char *name;	/* of the queue */
 	int q;
 	bool drains;		/* half of the kills come after the begin of a drain */
 	bool stopped[WORKERS];
 	pid_t pids[WORKERS];
 	__u32 kills, stops;
+	__u32 old;		/* numbers that were taken before the crew ran */
 	__s64 until;
 };
 
@@ -653,6 +657,11 @@ static void crew_start(struct crew *crew, int i)
 	fflush(NULL);
 	chance(2);	/* a different seed for each process */
 	crew->pids[i] = child();
+	if (crew->pids[i] < 0) {
+		wrong("fork", -errno);
+		crew->pids[i] = 0;
+		return;
+	}
 	if (crew->pids[i])
 		return;
 	setpriority(PRIO_PROCESS, 0, 0);
@@ -713,12 +722,14 @@ static bool goes_on(struct crew *crew)
 			  (room - WORKERS * MOST) * (crew->kills + 1LL) / (count + 1);
 	if (count)
 		return crew->kills < count;
-	return ledger->next < room && (now_ns() < crew->until || !crew->enough(crew));
+	return ledger->next < room && (now_ns() < crew->until || crew->drains != ledger->draining ||
+				       !crew->enough(crew));
 }
 
 static void crew_run(struct crew *crew, __s64 length)
 {
 	crew->until = now_ns() + length;
+	crew->old = ledger->next;
 	/* Ahead of the workers, which use all CPUs. */
 	setpriority(PRIO_PROCESS, 0, -10);
 	while (goes_on(crew)) {
@@ -753,7 +764,9 @@ static bool ledger_new(__u32 keys)
 /* Creates a queue, whose keys are soon tried again. */
 static int queue_new(char name[WQ_NAME_MAX], struct wq_attrs *op)
 {
-	struct wq_limiter_spec soon = { .kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = 20 * MS };
+	struct wq_limiter_spec soon = {
+		.kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = 20 * MS,
+	};
 	int q = q_dev(O_RDWR);
 
 	snprintf(name, WQ_NAME_MAX, "kill-%d", getpid());
@@ -876,6 +889,8 @@ static bool enough_of_keys(const struct crew *crew)
 {
 	struct wq_stat st = q_stat(crew->q);
 
+	if (ledger->draining && !(st.state & WQ_STATE_SHUTDOWN))
+		return false;
 	if (lease && (crew->stops <= 10 || !ledger->stale || !st.expired))
 		return false;
 	return crew->kills > 10 && st.given_back_failed && ledger->restored;
@@ -909,6 +924,7 @@ TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
 	ASSERT_EVENTUALLY(!q_stat(self->q).waiters);
 	ASSERT_EVENTUALLY(!q_info(self->q, &info) &&
 			  info.charged_waits == self->before.charged_waits);
+	ASSERT_EQ(variant->drains, ledger->draining);
 	ASSERT_TRUE(enough_of_keys(&crew));
 	ASSERT_LT(0, ledger->waited);
 	TH_LOG("%u keys, %llu calls, %u processes killed, %u keys were left", ledger->next,
@@ -979,7 +995,7 @@ static void make_file(void)
 	char path[16], *name = path + 3;
 	__u32 n = new_numbers(1);
 
-	if (n >= FILES)
+	if (n >= room)
 		return;
 	snprintf(path, sizeof(path), "../%u", n);
 	if (n % 3 == 1)
@@ -1032,7 +1048,7 @@ static void handle_key(const struct wq_rec *rec)
 			break;
 	if (source == ARRAY_SIZE(lasting))
 		return;
-	if (isdigit(key[2]))
+	if (isdigit((unsigned char)key[2]))
 		look_at_file(source, strtoul(key + 2, NULL, 10) % FILES);
 	for (__u32 n = 0; key[2] == '/' && n < ledger->next && n < FILES; n++)
 		look_at_file(source, n);
@@ -1058,7 +1074,7 @@ static bool handle_some(int q, struct array *a, __s64 timeout)
 
 static void watcher(const char *name)
 {
-	int q = q_attach(name, O_RDWR);
+	int q = open_queue(name);
 	struct array a = array_new(WQ_MAX_OUT);
 
 	for (;;) {
@@ -1072,7 +1088,7 @@ static void watcher(const char *name)
 			break;
 		case 3:
 			close(q);
-			q = q_attach(name, O_RDWR);
+			q = open_queue(name);
 			break;
 		case 4:
 			attach_to_private();
@@ -1091,6 +1107,8 @@ static void watcher(const char *name)
 /* Whether the keys of the lasting sources have shown each file that is there or was removed. */
 static bool all_is_seen(void)
 {
+	static __u32 shown = FILES;
+
 	for (__u32 n = 0; n < ledger->next && n < FILES; n++) {
 		char name[16];
 		__u8 last;
@@ -1099,7 +1117,9 @@ static bool all_is_seen(void)
 		last = !access(name, F_OK) ? HERE : ledger->step[n] == ADDED ? GONE : 0;
 		last |= last << BITS;
 		if ((ledger->seen[n] & last) != last) {
-			COMMENT("file %u: expected %#x, seen %#x\n", n, last, ledger->seen[n]);
+			if (n != shown)
+				COMMENT("file %u: expected %#x, seen %#x\n", n, last, ledger->seen[n]);
+			shown = n;
 			return false;
 		}
 	}
@@ -1120,7 +1140,8 @@ static int lone_sources(int q)
 
 static bool enough_of_files(const struct crew *crew)
 {
-	return crew->kills > 10 && ledger->removed > LIVING && first(crew->q).failed_adds;
+	return crew->kills > 10 && ledger->next > crew->old && ledger->removed > LIVING &&
+	       first(crew->q).failed_adds;
 }
 
 /* The teardown removes the module. */
@@ -1134,19 +1155,24 @@ TEST_F_TIMEOUT(source, kill_of_any_process_at_any_time_loses_no_change_and_leave
 	struct crew crew = { .work = watcher, .enough = enough_of_files, .name = name };
 	struct wq_info before, info;
 	int q, sources;
+	long all;
 
 	ASSERT_TRUE(ledger_new(FILES));
+	all = count;
 	ASSERT_EQ(0, q_info(self->q, &before));
 	q = queue_new(name, &op);
 	ASSERT_LE(0, q);
 	crew.q = q;
 	for (int i = 0; i < ARRAY_SIZE(lasting); i++)
 		ASSERT_EQ(i + 1, attach_as(q, lasting[i], i, 0));
-	/* A mark, which stands for all changes before it, would hide a lost one in the second half. */
+	/* A mark stands for all changes before it. In the second half it would hide a lost one. */
 	for (int half = 0; half < 2; half++) {
-		count = half ? count * 2 : (count + 1) / 2;
+		/* So that there are new files in the second half, too. */
+		room = half ? FILES : FILES / 2;
+		count = half ? all : (all + 1) / 2;
 		ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, half ? &large : &small));
 		crew_run(&crew, seconds * SEC / 2);
+		ASSERT_LT(crew.old, ledger->next) TH_LOG("no new file");
 		/* A mark comes when there is room. */
 		ASSERT_EVENTUALLY(!handle_some(q, &a, 0) && all_is_seen());
 	}

@@ -4,12 +4,8 @@
  * done or still in the queue. In a queue with leases, processes are stopped and continued as
  * well, and no key is handed out while another process may hold it.
  *
- * Each key is added once. A ledger in shared memory records its progress: a worker writes each
- * step before and after the call. If the worker is killed between the two, the step may have
- * taken effect or not. All other steps must have.
- *
- * Keys are also added by WQ_DO_RESTORE and by WQ_IOC_WAIT. No key is handed out before its delay
- * has ended, and a restored key has its failures until a call resets them.
+ * Each key is added once, also by WQ_DO_RESTORE and by WQ_IOC_WAIT. No key is handed out before its
+ * delay has ended, and a restored key has its failures until a call resets them.
  *
  * The processes that are killed have waits, and so has one that is never killed. A wait ends with
  * the run that it is for: not before a done of that run is tried or the kernel counts a failure,
@@ -18,69 +14,33 @@
  * In one test, two of the processes drain the queue or shut it down in the second half. The kernel
  * counts the keys that this drops, and no more are missing.
  *
- * In the last test, the processes attach and detach sources of a directory, change its files, and
- * handle the keys. Two sources stay attached throughout. The ledger records for each of them which
- * files consumers of its keys saw come and go: in the end, all of them. The sources of the open
- * files of killed processes are gone, and with the queue those of no file. Then nothing keeps
- * wq_fs.ko.
- *
- * From the environment: KILL_SECONDS is the length of each test, 3 by default, but a test ends when
- * the ledger is full. With KILL_COUNT, each test ends after that many kills instead. Without
- * SOURCES, the directory of wq_fs.ko, the last test is skipped.
+ * wq_kill.h has the ledger of the keys, and the lengths of the tests.
  */
 #define _GNU_SOURCE
 
-/* Only a fault of the module takes as long, on a busy host too. */
-#define EVENTUALLY_LIMIT	(5 * MINUTE)
-
-#include "wq_source_fs.h"
-
-#include <ctype.h>
-
-#include <sys/resource.h>
-#include <sys/wait.h>
+#include "wq_kill.h"
 
 enum {
-	WORKERS	= 6,
-	KEYS	= 1 << 22,
-	MOST	= 24,		/* keys in one call */
 	WAITS	= 16,		/* of a process */
 	BACKLOG	= 200,		/* keys of a queue with leases, so that waits end during the test */
-	FILES	= 1 << 16,
-	KEPT	= 4,		/* one file of so many is not removed */
-	LIVING	= 50,		/* files of the others that are there */
 };
 
 #define LEASE	(40 * MS)
 
-enum step { NONE, ADDING, ADDED, ENDING, ENDED };
-
 /* How a key's first run may have ended. */
 enum { MAY_DONE = 1, MAY_FAIL = 2 };
 
-/* A consumer of a source's keys saw that the file is there, or that it was removed. */
-enum { HERE = 1, GONE = 2, BITS = 2 };
-
-struct ledger {
-	__u32 next;		/* key to add */
-	__u32 allowed;		/* keys to add so far */
-	__u32 errors;
+/* Beside the ledger, in shared memory too. */
+struct keys {
 	__u32 stale;		/* runs whose lease expired */
 	__u32 restored;
 	__u32 waited;		/* waits that have ended */
-	__u32 removed;		/* next file to remove */
 	bool finished;		/* the process that is never killed begins no wait */
-	bool draining;		/* the queue is shut down, and the first two workers drain it */
-	__u64 calls;
-	__u32 file[WORKERS];	/* by worker: grows with each open file that it uses */
-	__u32 dying[WORKERS];	/* by worker: it is being killed */
 	__u64 held[KEYS];	/* see held_as() */
 	__s64 due[KEYS];	/* the key is not handed out before, in us */
 	__u8 failures[KEYS];	/* that no call has reset */
 	__u8 may[KEYS];		/* MAY_* */
 	bool over[KEYS];	/* the first run has ended */
-	__u8 step[KEYS];	/* of a key, or of a file */
-	__u8 seen[FILES];	/* HERE and GONE, of one source beside the other */
 };
 
 struct wait {
@@ -89,20 +49,10 @@ struct wait {
 	__u32 flags;		/* WQ_WAIT_* */
 };
 
-static struct ledger *ledger;
-static __u32 room;		/* of the ledger: KEYS or FILES */
-static long seconds, count;	/* the length of the test */
+static struct keys *keys;
 static struct wait waits[WAITS];	/* of this process */
-static unsigned int seed;
 static __s64 lease;		/* of the queue */
 static bool levels;		/* the queue has them */
-static __s64 begun;		/* of the test */
-static int self_number;		/* which worker this process is */
-
-static unsigned int chance(unsigned int n)
-{
-	return rand_r(&seed) % n;
-}
 
 static __u32 key_of(const struct wq_rec *rec)
 {
@@ -110,21 +60,6 @@ static __u32 key_of(const struct wq_rec *rec)
 
 	memcpy(&key, rec->key, sizeof(key));
 	return key < KEYS ? key : 0;
-}
-
-static void wrong(const char *what, int ret)
-{
-	fprintf(stderr, "kill: %s: %s\n", what, strerror(ret < 0 ? -ret : 0));
-	__atomic_fetch_add(&ledger->errors, 1, __ATOMIC_RELAXED);
-}
-
-static int open_queue(const char *name)
-{
-	int q = q_attach(name, O_RDWR);
-
-	if (q < 0)
-		wrong("open", q);
-	return q;
 }
 
 /* ---- holders of keys ---- */
@@ -162,11 +97,6 @@ static bool is_draining(void)
 	return __atomic_load_n(&ledger->draining, __ATOMIC_SEQ_CST);
 }
 
-static __s64 now_us(void)
-{
-	return (now_ns() - begun) / 1000;
-}
-
 /*
  * This process got the key. Returns the word by which it holds it. If the process was stopped
  * after the get until its lease expired, another may hold the key by now.
@@ -176,7 +106,7 @@ static __u64 hold(__u32 key, __s64 before_get)
 	__u64 mine = held_as(before_get), other;
 	__s64 now;
 
-	other = __atomic_exchange_n(&ledger->held[key], mine, __ATOMIC_SEQ_CST);
+	other = __atomic_exchange_n(&keys->held[key], mine, __ATOMIC_SEQ_CST);
 	now = now_us();
 	if (other && now < until_of(mine) && now < until_of(other) && still_open(other))
 		wrong("a key was handed out while another process held it", 0);
@@ -186,14 +116,8 @@ static __u64 hold(__u32 key, __s64 before_get)
 /* Before this process ends its run. If the lease expired, another holds the key by now. */
 static void release(__u32 key, __u64 mine)
 {
-	__atomic_compare_exchange_n(&ledger->held[key], &mine, 0, false, __ATOMIC_SEQ_CST,
+	__atomic_compare_exchange_n(&keys->held[key], &mine, 0, false, __ATOMIC_SEQ_CST,
 				    __ATOMIC_SEQ_CST);
-}
-
-/* Before the file of a worker is closed, or after the worker was killed. */
-static void file_ends(int number)
-{
-	__atomic_add_fetch(&ledger->file[number], 1, __ATOMIC_SEQ_CST);
 }
 
 /* A touch restarts the lease. */
@@ -211,33 +135,18 @@ static void touch_all(int q, struct array *a, __u64 *mine)
 		if (ret)
 			continue;
 		mine[i] = held_as(before);
-		__atomic_compare_exchange_n(&ledger->held[key_of(rec)], &was, mine[i], false,
+		__atomic_compare_exchange_n(&keys->held[key_of(rec)], &was, mine[i], false,
 					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	}
 }
 
 /* ---- keys that come ---- */
 
-/* Numbers of new keys, or of files.  Returns the first of them, or room if there is none. */
-static __u32 new_numbers(__u32 n)
-{
-	if (__atomic_load_n(&ledger->next, __ATOMIC_RELAXED) <
-	    __atomic_load_n(&ledger->allowed, __ATOMIC_RELAXED))
-		return __atomic_fetch_add(&ledger->next, n, __ATOMIC_RELAXED);
-	sleep_ms(1);
-	return room;
-}
-
-static __u8 step_of(__u32 key)
-{
-	return __atomic_load_n(&ledger->step[key], __ATOMIC_SEQ_CST);
-}
-
 /* Before a call that adds the key, with what it has to have when it is handed out. */
 static void adding(__u32 key, __s64 delay, __u8 failures)
 {
-	ledger->due[key] = now_us() + delay / 1000;
-	ledger->failures[key] = failures;
+	keys->due[key] = now_us() + delay / 1000;
+	keys->failures[key] = failures;
 	__atomic_store_n(&ledger->step[key], ADDING, __ATOMIC_SEQ_CST);
 }
 
@@ -253,12 +162,12 @@ static void added(__u32 key)
 /* Before a call that can reset the failures of a key that was added. */
 static void reset_failures(__u32 key)
 {
-	__atomic_store_n(&ledger->failures[key], 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&keys->failures[key], 0, __ATOMIC_SEQ_CST);
 }
 
 static void may_end(__u32 key, __u8 how)
 {
-	__atomic_fetch_or(&ledger->may[key], how, __ATOMIC_SEQ_CST);
+	__atomic_fetch_or(&keys->may[key], how, __ATOMIC_SEQ_CST);
 }
 
 /* Whether a key that was handed out has the failures that it was added with, and is due. */
@@ -266,8 +175,8 @@ static bool as_added(const struct wq_rec *rec)
 {
 	__u32 key = key_of(rec);
 
-	return rec->failures >= __atomic_load_n(&ledger->failures[key], __ATOMIC_SEQ_CST) &&
-	       now_us() >= ledger->due[key];
+	return rec->failures >= __atomic_load_n(&keys->failures[key], __ATOMIC_SEQ_CST) &&
+	       now_us() >= keys->due[key];
 }
 
 static int level(void)
@@ -323,7 +232,7 @@ static void restore_some(int q, __u32 first, __u32 n)
 		ret = verb(q, WQ_IOC_KEY, &op);
 		if (!ret) {
 			added(key);
-			__atomic_fetch_add(&ledger->restored, 1, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&keys->restored, 1, __ATOMIC_RELAXED);
 		} else if (ret != -ESHUTDOWN || !is_draining()) {
 			wrong("restore", ret);
 		}
@@ -385,7 +294,7 @@ static void begin_wait(int q, struct wait *w)
 static bool is_over(const struct wait *w)
 {
 	if (w->flags == WQ_WAIT_ADD)
-		return __atomic_load_n(&ledger->over[w->key], __ATOMIC_SEQ_CST);
+		return __atomic_load_n(&keys->over[w->key], __ATOMIC_SEQ_CST);
 	return w->flags != WQ_WAIT_DRAIN && step_of(w->key) == ENDED;
 }
 
@@ -395,7 +304,7 @@ static bool is_over(const struct wait *w)
  */
 static bool can_end(int q, const struct wait *w, int end)
 {
-	__u8 may = __atomic_load_n(&ledger->may[w->key], __ATOMIC_SEQ_CST);
+	__u8 may = __atomic_load_n(&keys->may[w->key], __ATOMIC_SEQ_CST);
 	struct wq_key_op query;
 
 	if (w->flags != WQ_WAIT_ADD || is_draining())
@@ -409,7 +318,7 @@ static bool can_end(int q, const struct wait *w, int end)
 	if (!q_key_call(q, WQ_DO_QUERY, &w->key, sizeof(w->key), &query) && query.info.failures)
 		return true;
 	/* Another run can have ended meanwhile. */
-	return __atomic_load_n(&ledger->may[w->key], __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&keys->may[w->key], __ATOMIC_SEQ_CST);
 }
 
 /* Ends the wait if its run has ended, or if @block then. */
@@ -423,7 +332,7 @@ static void end_wait(int q, struct wait *w, bool block)
 
 		if (!can_end(q, w, end))
 			wrong("a wait has ended before its run, or otherwise", end);
-		__atomic_fetch_add(&ledger->waited, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&keys->waited, 1, __ATOMIC_RELAXED);
 	} else if (over) {
 		wrong("a wait goes on after the end of its run", 0);
 	} else if (chance(WAITS)) {
@@ -448,7 +357,7 @@ static void waiter(const char *name)
 {
 	int q = open_queue(name);
 
-	while (!__atomic_load_n(&ledger->finished, __ATOMIC_SEQ_CST)) {
+	while (!__atomic_load_n(&keys->finished, __ATOMIC_SEQ_CST)) {
 		wait_for_some(q, !chance(WAITS));
 		usleep(chance(1000));
 	}
@@ -534,7 +443,7 @@ static void work(int q, struct array *a, struct array *next)
 		rec = a->recs;
 		for (__u32 i = 0; i < n; i++, rec = rec_next(rec)) {
 			if (lease && results[i] == -ESTALE) {
-				__atomic_add_fetch(&ledger->stale, 1, __ATOMIC_RELAXED);
+				__atomic_add_fetch(&keys->stale, 1, __ATOMIC_RELAXED);
 				continue;
 			}
 			if (results[i] < 0) {
@@ -543,7 +452,7 @@ static void work(int q, struct array *a, struct array *next)
 			}
 			if (rec->flags == WQ_OUTCOME_FORGET)
 				ledger->step[key_of(rec)] = ENDED;
-			__atomic_store_n(&ledger->over[key_of(rec)], true, __ATOMIC_SEQ_CST);
+			__atomic_store_n(&keys->over[key_of(rec)], true, __ATOMIC_SEQ_CST);
 		}
 		if (!done.flags || ret)
 			return;
@@ -613,6 +522,8 @@ static void worker(const char *name)
 	int q = open_queue(name);
 	struct array a = array_new(WQ_MAX_OUT), next = array_new(WQ_MAX_OUT);
 
+	if (ledger->draining && self_number < 2)
+		end_the_queue(name);
 	/* closing the file now and then gives back the keys that it holds */
 	for (;;) {
 		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
@@ -637,149 +548,7 @@ static void worker(const char *name)
 	}
 }
 
-/* ---- processes that are killed ---- */
-
-struct crew {
-	void (*work)(const char *name);
-	bool (*enough)(const struct crew *crew);	/* the test has seen what it needs */
-	const char *name;	/* of the queue */
-	int q;
-	bool drains;		/* half of the kills come after the begin of a drain */
-	bool stopped[WORKERS];
-	pid_t pids[WORKERS];
-	__u32 kills, stops;
-	__u32 old;		/* numbers that were taken before the crew ran */
-	__s64 until;
-};
-
-static void crew_start(struct crew *crew, int i)
-{
-	fflush(NULL);
-	chance(2);	/* a different seed for each process */
-	crew->pids[i] = child();
-	if (crew->pids[i] < 0) {
-		wrong("fork", -errno);
-		crew->pids[i] = 0;
-		return;
-	}
-	if (crew->pids[i])
-		return;
-	setpriority(PRIO_PROCESS, 0, 0);
-	self_number = i;
-	if (ledger->draining && i < 2)
-		end_the_queue(crew->name);
-	crew->work(crew->name);
-}
-
-static void crew_kill(struct crew *crew, int i)
-{
-	int ret;
-
-	if (!crew->pids[i])
-		return;
-	__atomic_store_n(&ledger->dying[i], 1, __ATOMIC_SEQ_CST);
-	kill(crew->pids[i], SIGKILL);
-	ret = reap(crew->pids[i]);
-	if (ret != 1000 + SIGKILL)
-		wrong("the end of a process", ret);
-	file_ends(i);
-	__atomic_store_n(&ledger->dying[i], 0, __ATOMIC_SEQ_CST);
-	crew->pids[i] = 0;
-	crew->stopped[i] = false;
-	crew->kills++;
-}
-
-/* Two of the processes are never stopped. */
-static bool crew_stop(struct crew *crew, int i)
-{
-	if (!lease || !crew->pids[i] || i <= 1 || !chance(3))
-		return false;
-	kill(crew->pids[i], crew->stopped[i] ? SIGCONT : SIGSTOP);
-	crew->stopped[i] = !crew->stopped[i];
-	crew->stops += crew->stopped[i];
-	return true;
-}
-
-/* The second half of a test begins when the first half has seen enough. */
-static void begin_drain(struct crew *crew)
-{
-	if (count ? crew->kills <= count / 2 :
-		    now_ns() < crew->until - seconds * SEC / 2 || !crew->enough(crew))
-		return;
-	ledger->draining = true;
-	crew->until = now_ns() + seconds * SEC / 2;
-}
-
-/*
- * Whether the test goes on: on a busy host until it has seen enough. With KILL_COUNT, the keys are
- * spread over the kills, because the ledger has a row for each key.
- */
-static bool goes_on(struct crew *crew)
-{
-	if (crew->drains && !ledger->draining)
-		begin_drain(crew);
-	ledger->allowed = ledger->draining ? 0 : !count ? room :
-			  (room - WORKERS * MOST) * (crew->kills + 1LL) / (count + 1);
-	if (count)
-		return crew->kills < count;
-	return ledger->next < room && (now_ns() < crew->until || crew->drains != ledger->draining ||
-				       !crew->enough(crew));
-}
-
-static void crew_run(struct crew *crew, __s64 length)
-{
-	crew->until = now_ns() + length;
-	crew->old = ledger->next;
-	/* Ahead of the workers, which use all CPUs. */
-	setpriority(PRIO_PROCESS, 0, -10);
-	while (goes_on(crew)) {
-		int i = chance(WORKERS);
-
-		if (crew_stop(crew, i)) {
-			sleep_ms(chance(10));
-			continue;
-		}
-		crew_kill(crew, i);
-		crew_start(crew, i);
-		usleep(chance(5000));
-	}
-	for (int i = 0; i < WORKERS; i++)
-		crew_kill(crew, i);
-}
-
-static bool ledger_new(__u32 keys)
-{
-	const char *s = getenv("KILL_SECONDS"), *n = getenv("KILL_COUNT");
-
-	seconds = s ? atol(s) : 3;
-	count = n ? atol(n) : 0;
-	room = keys;
-	begun = now_ns();
-	seed = begun;
-	COMMENT("seed %u\n", seed);
-	ledger = shared(sizeof(*ledger));
-	return ledger != MAP_FAILED;
-}
-
-/* Creates a queue, whose keys are soon tried again. */
-static int queue_new(char name[WQ_NAME_MAX], struct wq_attrs *op)
-{
-	struct wq_limiter_spec soon = {
-		.kind = WQ_LIMITER_EXPONENTIAL, .base = MS, .max = 20 * MS,
-	};
-	int q = q_dev(O_RDWR);
-
-	snprintf(name, WQ_NAME_MAX, "kill-%d", getpid());
-	strcpy(op->name, name);
-	op->size = sizeof(*op);
-	op->flags = WQ_OPEN_CREATE | WQ_OPEN_EXCL;
-	op->mode = 0600;
-	op->limiters = addr_of(&soon);
-	op->num_limiters = 1;
-	return q < 0 ? q : verb(q, WQ_IOC_OPEN, op) ?: q;
-}
-
-/* ---- keys ---- */
+/* ---- the tests ---- */
 
 FIXTURE(kill) {
 	int q;
@@ -810,6 +579,8 @@ FIXTURE_SETUP(kill)
 	};
 
 	ASSERT_TRUE(ledger_new(KEYS));
+	keys = shared(sizeof(*keys));
+	ASSERT_NE(MAP_FAILED, keys);
 	lease = variant->lease;
 	levels = variant->order == WQ_ORDER_PRIORITY;
 	self->q = queue_new(self->name, &op);
@@ -891,9 +662,9 @@ static bool enough_of_keys(const struct crew *crew)
 
 	if (ledger->draining && !(st.state & WQ_STATE_SHUTDOWN))
 		return false;
-	if (lease && (crew->stops <= 10 || !ledger->stale || !st.expired))
+	if (lease && (crew->stops <= 10 || !keys->stale || !st.expired))
 		return false;
-	return crew->kills > 10 && st.given_back_failed && ledger->restored;
+	return crew->kills > 10 && st.given_back_failed && keys->restored;
 }
 
 TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
@@ -901,7 +672,7 @@ TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
 	struct wq_attrs no_lease = { .size = sizeof(no_lease), .set = WQ_ATTR_LEASE };
 	struct crew crew = {
 		.work = worker, .enough = enough_of_keys, .q = self->q, .name = self->name,
-		.drains = variant->drains,
+		.drains = variant->drains, .stops_some = variant->lease,
 	};
 	struct wq_info info;
 	__u32 rest;
@@ -917,7 +688,7 @@ TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
 	/* the remaining keys are handed out without leases */
 	if (lease)
 		ASSERT_EQ(0, verb(self->q, WQ_IOC_ATTRS, &no_lease));
-	ledger->finished = true;
+	keys->finished = true;
 	take_the_rest(_metadata, self->q, self->waiter, &rest);
 	ASSERT_EQ(0, reap(self->waiter));
 	ASSERT_EQ(0, ledger->errors);
@@ -926,270 +697,13 @@ TEST_F_TIMEOUT(kill, kill_of_any_process_at_any_time_loses_no_key, 36000)
 			  info.charged_waits == self->before.charged_waits);
 	ASSERT_EQ(variant->drains, ledger->draining);
 	ASSERT_TRUE(enough_of_keys(&crew));
-	ASSERT_LT(0, ledger->waited);
+	ASSERT_LT(0, keys->waited);
 	TH_LOG("%u keys, %llu calls, %u processes killed, %u keys were left", ledger->next,
 	       ledger->calls, crew.kills, rest);
-	TH_LOG("%u keys were restored, %u waits ended", ledger->restored, ledger->waited);
+	TH_LOG("%u keys were restored, %u waits ended", keys->restored, keys->waited);
 	TH_LOG("%u stops, %u runs were stale, %llu given back, %llu of them twice or more",
-	       crew.stops, ledger->stale, q_stat(self->q).given_back,
+	       crew.stops, keys->stale, q_stat(self->q).given_back,
 	       q_stat(self->q).given_back_failed);
-}
-
-/* ---- sources ---- */
-
-/* The name of a file, and the keys of the sources that stay attached, begin with these. */
-static const char * const lasting[] = { "t:", "c:" };
-
-static int attach_as(int q, const char *prefix, bool children, __u32 flags)
-{
-	struct wq_fs_args args = {
-		.fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-		.flags = children ? WQ_FS_CHILDREN : 0,
-	};
-	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
-	int ret;
-
-	strcpy(op.prefix, prefix);
-	op.flags = flags;
-	ret = attach_op(q, &op, "fs", &args, sizeof(args));
-	close(args.fd);
-	return ret;
-}
-
-static void attach_some(int q)
-{
-	__u32 flags = (chance(2) ? WQ_SOURCE_WITH_FILE : 0) | (chance(2) ? WQ_SOURCE_SCAN : 0);
-	int ret = attach_as(q, "v:", chance(2), flags);
-
-	if (ret < 0 && ret != -EUSERS)
-		wrong("attach", ret);
-}
-
-static void detach_some(int q)
-{
-	struct wq_source_op op;
-	int ret;
-
-	/* the lasting ones have the lowest numbers */
-	for (__u32 id = ARRAY_SIZE(lasting); !list_after(q, id, &op); id = op.id) {
-		if (chance(4))
-			continue;
-		ret = detach(q, op.id);
-		if (ret && ret != -ENOENT)
-			wrong("detach", ret);
-	}
-}
-
-/* A queue that ends with its source. */
-static void attach_to_private(void)
-{
-	int q = q_private(10);
-
-	attach_some(q);
-	close(q);
-}
-
-/* A file, a directory, or a file that comes from outside. */
-static void make_file(void)
-{
-	char path[16], *name = path + 3;
-	__u32 n = new_numbers(1);
-
-	if (n >= room)
-		return;
-	snprintf(path, sizeof(path), "../%u", n);
-	if (n % 3 == 1)
-		mkdir(name, 0700);
-	else
-		put(n % 3 ? path : name);
-	if (n % 3 == 2)
-		rename(path, name);
-	__atomic_store_n(&ledger->step[n], ADDED, __ATOMIC_SEQ_CST);
-}
-
-static void remove_file(void)
-{
-	char name[16];
-	__u32 n;
-
-	if (ledger->removed + LIVING > ledger->next)
-		return;
-	n = __atomic_fetch_add(&ledger->removed, 1, __ATOMIC_RELAXED);
-	if (n >= FILES || !(n % KEPT) || step_of(n) != ADDED)
-		return;
-	snprintf(name, sizeof(name), "%u", n);
-	remove(name);
-}
-
-/* A consumer has a key for the file, and looks. */
-static void look_at_file(int source, __u32 n)
-{
-	__u8 last = n % KEPT ? GONE : HERE, made = step_of(n), seen = 0;
-	char name[16];
-
-	if (ledger->seen[n] >> source * BITS & last)
-		return;
-	snprintf(name, sizeof(name), "%u", n);
-	if (!access(name, F_OK))
-		seen = HERE;
-	else if (made == ADDED)
-		seen = GONE;
-	__atomic_fetch_or(&ledger->seen[n], seen << source * BITS, __ATOMIC_SEQ_CST);
-}
-
-static void handle_key(const struct wq_rec *rec)
-{
-	char key[16] = "";
-	int source;
-
-	memcpy(key, rec->key, rec->len < sizeof(key) ? rec->len : sizeof(key) - 1);
-	for (source = 0; source < ARRAY_SIZE(lasting); source++)
-		if (!strncmp(key, lasting[source], 2))
-			break;
-	if (source == ARRAY_SIZE(lasting))
-		return;
-	if (isdigit((unsigned char)key[2]))
-		look_at_file(source, strtoul(key + 2, NULL, 10) % FILES);
-	for (__u32 n = 0; key[2] == '/' && n < ledger->next && n < FILES; n++)
-		look_at_file(source, n);
-}
-
-/* Returns whether there was a key. */
-static bool handle_some(int q, struct array *a, __s64 timeout)
-{
-	struct wq_rec *rec = a->recs;
-	int ret = q_get_array(q, a, 1 + chance(MOST), timeout);
-
-	if (ret && ret != -EAGAIN && ret != -ETIMEDOUT)
-		wrong("get", ret);
-	if (ret)
-		return false;
-	for (__u32 i = 0; i < a->count; i++, rec = rec_next(rec))
-		handle_key(rec);
-	ret = q_done_array(q, a);
-	if (ret)
-		wrong("done", ret);
-	return true;
-}
-
-static void watcher(const char *name)
-{
-	int q = open_queue(name);
-	struct array a = array_new(WQ_MAX_OUT);
-
-	for (;;) {
-		__atomic_fetch_add(&ledger->calls, 1, __ATOMIC_RELAXED);
-		switch (chance(16)) {
-		case 0: case 1:
-			attach_some(q);
-			break;
-		case 2:
-			detach_some(q);
-			break;
-		case 3:
-			close(q);
-			q = open_queue(name);
-			break;
-		case 4:
-			attach_to_private();
-			break;
-		default:
-			make_file();
-			remove_file();
-			break;
-		case 13: case 14: case 15:
-			handle_some(q, &a, chance(3) * MS);
-			break;
-		}
-	}
-}
-
-/* Whether the keys of the lasting sources have shown each file that is there or was removed. */
-static bool all_is_seen(void)
-{
-	static __u32 shown = FILES;
-
-	for (__u32 n = 0; n < ledger->next && n < FILES; n++) {
-		char name[16];
-		__u8 last;
-
-		snprintf(name, sizeof(name), "%u", n);
-		last = !access(name, F_OK) ? HERE : ledger->step[n] == ADDED ? GONE : 0;
-		last |= last << BITS;
-		if ((ledger->seen[n] & last) != last) {
-			if (n != shown)
-				COMMENT("file %u: expected %#x, seen %#x\n", n, last, ledger->seen[n]);
-			shown = n;
-			return false;
-		}
-	}
-	return true;
-}
-
-/* How many sources a queue has, or -1 if one of them was attached with a file. */
-static int lone_sources(int q)
-{
-	struct wq_source_op op;
-	int n = 0;
-
-	for (__u32 id = 0; !list_after(q, id, &op); id = op.id, n++)
-		if (op.flags & WQ_SOURCE_WITH_FILE)
-			return -1;
-	return n;
-}
-
-static bool enough_of_files(const struct crew *crew)
-{
-	return crew->kills > 10 && ledger->next > crew->old && ledger->removed > LIVING &&
-	       first(crew->q).failed_adds;
-}
-
-/* The teardown removes the module. */
-TEST_F_TIMEOUT(source, kill_of_any_process_at_any_time_loses_no_change_and_leaves_no_source, 36000)
-{
-	struct wq_attrs op = { .max_keys = KEYS }, small = {
-		.size = sizeof(small), .set = WQ_ATTR_MAX_KEYS, .max_keys = 16,
-	}, large = { .size = sizeof(large), .set = WQ_ATTR_MAX_KEYS, .max_keys = KEYS };
-	char name[WQ_NAME_MAX];
-	struct array a = array_new(WQ_MAX_OUT);
-	struct crew crew = { .work = watcher, .enough = enough_of_files, .name = name };
-	struct wq_info before, info;
-	int q, sources;
-	long all;
-
-	ASSERT_TRUE(ledger_new(FILES));
-	all = count;
-	ASSERT_EQ(0, q_info(self->q, &before));
-	q = queue_new(name, &op);
-	ASSERT_LE(0, q);
-	crew.q = q;
-	for (int i = 0; i < ARRAY_SIZE(lasting); i++)
-		ASSERT_EQ(i + 1, attach_as(q, lasting[i], i, 0));
-	/* A mark stands for all changes before it. In the second half it would hide a lost one. */
-	for (int half = 0; half < 2; half++) {
-		/* So that there are new files in the second half, too. */
-		room = half ? FILES : FILES / 2;
-		count = half ? all : (all + 1) / 2;
-		ASSERT_EQ(0, verb(q, WQ_IOC_ATTRS, half ? &large : &small));
-		crew_run(&crew, seconds * SEC / 2);
-		ASSERT_LT(crew.old, ledger->next) TH_LOG("no new file");
-		/* A mark comes when there is room. */
-		ASSERT_EVENTUALLY(!handle_some(q, &a, 0) && all_is_seen());
-	}
-	ASSERT_EQ(0, ledger->errors);
-	ASSERT_EVENTUALLY(lone_sources(q) > 0);
-	sources = lone_sources(q);
-	ASSERT_EVENTUALLY(!q_info(q, &info) &&
-			  info.charged_sources == before.charged_sources + sources);
-	TH_LOG("%u files, %u removed, %llu calls, %u processes killed, %d sources were left",
-	       ledger->next, ledger->removed, ledger->calls, crew.kills, sources);
-	TH_LOG("%llu adds failed, %llu rescans", first(q).failed_adds, first(q).rescans);
-	ASSERT_TRUE(enough_of_files(&crew));
-	ASSERT_EQ(0, q_unlink(name));
-	close(q);
-	ASSERT_EVENTUALLY(!q_info(self->q, &info) &&
-			  info.charged_sources == before.charged_sources &&
-			  info.charged_queues == before.charged_queues);
 }
 
 TEST_HARNESS_MAIN

@@ -14,12 +14,18 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-static inline int attach_fs(int q, struct wq_fs_args *args, __u32 flags)
+static inline int attach_fs_as(int q, struct wq_fs_args *args, const char *prefix, __u32 flags)
 {
 	struct wq_source_op op = op_of(WQ_SOURCE_ATTACH);
 
+	strcpy(op.prefix, prefix);
 	op.flags = flags;
 	return attach_op(q, &op, "fs", args, sizeof(*args));
+}
+
+static inline int attach_fs(int q, struct wq_fs_args *args, __u32 flags)
+{
+	return attach_fs_as(q, args, "", flags);
 }
 
 /* Make or change a file. */

@@ -387,7 +387,7 @@ func (q *Queue) ShuttingDown() (bool, error) {
 }
 
 // Unlink removes the name of a queue. Its open files still work, and when the last of them is
-// closed, the queue ends. It fails with ELOOP if the name is a path of a symbolic link.
+// closed, the queue ends. It fails with ELOOP if the name is the path of a symbolic link.
 func Unlink(name string) error {
 	file, err := pathOf(name)
 	if err != nil || name == "" || len(name) >= cNameMax && file == "" {
@@ -414,7 +414,7 @@ func Unlink(name string) error {
 // oPath is O_PATH, which package syscall does not have.
 const oPath = 0x200000
 
-// unlinkFile removes the file of a queue, and of nothing else. Between two calls with a path, a user
+// unlinkFile removes a file only if it is that of a queue. Between two calls with a path, a user
 // can replace a directory of the path. So both calls are by the directory of the file, in which a
 // file system of queues has no other files.
 func unlinkFile(file string) error {

@@ -41,7 +41,7 @@ type Queue struct {
 	waited atomic.Bool
 
 	access int             // with which it was opened
-	owner  atomic.Int64    // the user ID of its owner when it was closed; -1: it is open
+	owner  atomic.Int64    // the user ID of its owner when it was closed; -1: unknown
 	alive  context.Context // ends with Close
 	end    context.CancelFunc
 	watch  removal
@@ -95,11 +95,12 @@ func (q *Queue) Same() (*Queue, error) {
 	return made, err
 }
 
-// reopenPause is the time between looks for a queue. "wqctl reload" sets the owner of a queue last, so
+// reopenPause is the time between looks for a queue. A queue can get its owner after it was made, so
 // foreignLooks of them in a row have to find another owner.
 const (
 	reopenPause  = 100 * time.Millisecond
 	foreignLooks = 10
+	unfinished   = 0o601 // the mode of a queue until "wqctl restore" or "wqctl reload" has filled it
 )
 
 // Reopen closes a queue that was unlinked, waits until there is a new queue of its name, and opens
@@ -108,10 +109,11 @@ const (
 // and can do so only if no process has the queue open. If the context ends, the call can be
 // repeated.
 //
-// Any user can take the name of a queue that was removed. So Reopen opens a queue of the same owner
-// alone, and after a second with a queue of another owner it fails with [ErrOtherOwner]. The call can
-// be repeated after that, too. A program that trusts the other user calls [Open], and compares
-// [Stat].UID.
+// Any user can take the name of a queue that was removed. So Reopen opens only a queue of the same
+// owner. If the name has had a queue of another owner for a second, Reopen fails with
+// [ErrOtherOwner]. The call can be repeated after that, too. A program that trusts the other user
+// calls [Open], and compares [Stat].UID. In a user namespace, all users that it does not map have
+// the number 65534, and count as the same owner.
 func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 	if q.name == "" {
 		return nil, q.fail("reopen", "", syscall.EINVAL)
@@ -124,11 +126,14 @@ func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 		return nil, q.fail("reopen", "", err)
 	}
 	q.Close()
+	if q.owner.Load() < 0 {
+		return nil, q.fail("reopen", "", syscall.EINVAL)
+	}
 	for foreign := 0; ; {
 		made, err := q.openNext()
 		if err == ErrOtherOwner {
 			if foreign++; foreign == foreignLooks {
-				return nil, fmt.Errorf("wq: reopen in %s: %w", q.name, err)
+				return nil, fmt.Errorf("%w %s", err, argument(q.name))
 			}
 			err = syscall.ENOENT
 		} else {
@@ -149,6 +154,14 @@ func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 	}
 }
 
+// argument returns a queue's name as an argument of wqctl.
+func argument(name string) string {
+	if strings.HasPrefix(name, "-") {
+		return "-- " + name
+	}
+	return name
+}
+
 // openNext opens the queue that has the name now, if it has the owner of this one. A mount of a
 // queue's file keeps the queue that was removed.
 func (q *Queue) openNext() (*Queue, error) {
@@ -162,6 +175,10 @@ func (q *Queue) openNext() (*Queue, error) {
 		err = next.fail("stat", "", err)
 	case s.state&cStateUnlinked != 0:
 		err = &Error{Op: "open", Queue: q.name, Errno: syscall.EIDRM}
+	case s.uid == 0 && s.mode == unfinished:
+		// A restore creates all queues as root, and gives each one to its owner when it begins to
+		// fill that one.
+		err = &Error{Op: "open", Queue: q.name, Errno: syscall.ENOENT}
 	case int64(s.uid) != q.owner.Load():
 		err = ErrOtherOwner
 	default:

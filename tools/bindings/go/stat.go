@@ -10,8 +10,8 @@ import (
 )
 
 // Stat are the statistics of a queue, all from one moment. wq(4) describes each of them.
-// A time that there is none of is -1. UID and GID are the owner, and Mode are the rights: any
-// user can create a queue whose name is free.
+// A time that there is none of is -1. UID, GID and Mode are those of the queue's file. Compare
+// UID before you trust a queue: any user can create one whose name is free.
 type Stat struct {
 	Name               string
 	UID                int

@@ -246,6 +246,7 @@ func TestReopenRefusesAQueueOfAnotherOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a queue to another user")
 	}
+	t.Cleanup(func() { Unlink("go-taken") })
 	create := func() *Queue {
 		q, err := OpenFile("go-taken", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640, Attrs{})
 		ok(t, err)
@@ -258,6 +259,7 @@ func TestReopenRefusesAQueueOfAnotherOwner(t *testing.T) {
 		}
 		ok(t, Unlink("go-taken"))
 		taken := create()
+		ok(t, os.Chmod("/dev/wqueue/go-taken", 0o640)) // without the umask
 		ok(t, os.Chown("/dev/wqueue/go-taken", 65534, 65533))
 		s, err := taken.Stat()
 		ok(t, err)
@@ -267,17 +269,60 @@ func TestReopenRefusesAQueueOfAnotherOwner(t *testing.T) {
 		_, err = q.Reopen(bg)
 		fails(t, err, ErrOtherOwner)
 		fails(t, err, fs.ErrPermission)
-		// As wqctl reload does it: the owner is set last.
-		time.AfterFunc(200*time.Millisecond, func() { os.Chown("/dev/wqueue/go-taken", 0, 0) })
+		equal(t, "the command of the message",
+			strings.HasSuffix(err.Error(), "user: wqctl unlink go-taken"), true)
+		// A queue can get its owner after it was made.
+		given := make(chan error, 1)
+		time.AfterFunc(200*time.Millisecond, func() { given <- os.Chown("/dev/wqueue/go-taken", 0, 0) })
 		next, err := q.Reopen(bg)
 		ok(t, err)
+		ok(t, <-given)
 		ok(t, Unlink("go-taken"))
 		ok(t, next.Close())
 		ok(t, taken.Close())
 	}
 }
 
+// wqctl reload creates all queues first, which belong to root until it fills them.
+func TestReopenWaitsForTheOwnerOfARestoredQueue(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a queue to another user")
+	}
+	const path = "/dev/wqueue/go-restored"
+	t.Cleanup(func() { Unlink("go-restored") })
+	create := func() *Queue {
+		q, err := OpenFile("go-restored", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600, Attrs{})
+		ok(t, err)
+		return q
+	}
+	q := create()
+	ok(t, os.Chown(path, 65534, 65534))
+	ok(t, Unlink("go-restored"))
+	made := create()
+	defer made.Close()
+	ok(t, os.Chmod(path, 0o601))
+	given := make(chan error, 1)
+	time.AfterFunc(3*foreignLooks*reopenPause/2, func() {
+		given <- errors.Join(os.Chown(path, 65534, 65534), os.Chmod(path, 0o600))
+	})
+	next, err := q.Reopen(bg)
+	ok(t, err)
+	ok(t, <-given)
+	ok(t, next.Close())
+}
+
+func TestReopenWithoutAKnownOwnerFails(t *testing.T) {
+	q, err := OpenFile("go-unknown", os.O_RDWR|os.O_CREATE, 0o600, Attrs{})
+	ok(t, err)
+	ok(t, Unlink("go-unknown"))
+	ok(t, q.Close())
+	q.owner.Store(-1)
+	_, err = q.Reopen(bg)
+	fails(t, err, syscall.EINVAL)
+}
+
 func TestUnlinkOfALinkLeavesTheLinkAndTheQueue(t *testing.T) {
+	t.Cleanup(func() { Unlink("go-linked") })
 	q, err := OpenFile("go-linked", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600, Attrs{})
 	ok(t, err)
 	defer q.Close()
@@ -286,7 +331,7 @@ func TestUnlinkOfALinkLeavesTheLinkAndTheQueue(t *testing.T) {
 	fails(t, Unlink(link), syscall.ELOOP)
 	_, err = os.Lstat(link)
 	ok(t, err)
-	// A link on the way is as good as another mount.
+	// A link to a directory of the path is followed.
 	dir := filepath.Join(t.TempDir(), "dir")
 	ok(t, os.Symlink("/dev/wqueue", dir))
 	ok(t, Unlink(dir+"/go-linked"))

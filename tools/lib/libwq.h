@@ -172,7 +172,9 @@ int wq_unlink(const char *name);
  *
  * A queue that this process may not open counts as missing until the timeout: its owner can be set
  * last.  If users can create queues in the directory, the new queue can be that of any user.  So
- * compare its owner, wq_stat.uid, with that of the removed queue.
+ * compare its owner, wq_stat.uid, with that of the removed queue.  Until wqctl restore begins to
+ * fill a queue, this belongs to root and has mode 0601.  In a user namespace, all users that it
+ * does not map have the number 65534.
  *
  * If the file of a queue is mounted, as in a container, the mount keeps the removed queue, and the
  * call fails with EIDRM at the timeout.  Another mount of the new file is needed.

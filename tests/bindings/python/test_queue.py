@@ -36,6 +36,7 @@ sys.path.insert(0, str(PACKAGE))
 
 import tap  # noqa: E402
 import wq  # noqa: E402
+import wq._calls  # noqa: E402
 import wq._items  # noqa: E402
 import wq._item  # noqa: E402
 import wq._queue  # noqa: E402
@@ -302,6 +303,25 @@ class Adds(Case):
             assert isinstance(cause, wq.KeysFailed)
             self.assertEqual([b"b"], [key for key, _ in cause.failed])
 
+    def test_add_many_whose_call_fails_too_raises_the_error_of_the_keys(self) -> None:
+        first = OSError("the first cause")
+
+        def keys() -> Iterator[str]:
+            yield "a"
+            raise LookupError from first
+
+        for call_fails in False, True:
+            with self.subTest(call_fails), wq.open(max_keys=1) as q:
+                q.add("x")
+                if call_fails:
+                    q.shut_down()
+                with self.assertRaises(LookupError) as seen:
+                    q.add_many(keys())
+                cause = seen.exception.__cause__
+                assert cause
+                self.assertIs(wq.ShutDown if call_fails else wq.KeysFailed, type(cause))
+                self.assertIs(first, cause.__cause__)
+
     def test_add_rate_limited_counts_a_failure(self) -> None:
         self.q.add_rate_limited("a")
         with self.q.get(timeout=LONG) as item:
@@ -390,7 +410,7 @@ class Runs(Case):
         self.assertEqual(4, self.q.query("a").failures)
 
     def test_run_that_fails_while_memory_is_short_is_retried_later(self) -> None:
-        calls, real = wq._item._calls, wq._item._calls.done_failed
+        calls, real = wq._calls, wq._calls.done_failed
         results = [-errno.ENOMEM] * 2
 
         def done_failed(*args: Any) -> int:
@@ -404,11 +424,24 @@ class Runs(Case):
         self.assertEqual(1, self.q.query("a").failures)
         with unittest.mock.patch.object(calls, "done_failed", lambda *_: -errno.ENOMEM), \
                 unittest.mock.patch.object(wq._item, "_PAUSES", (0,)):
-            with self.assertWarnsRegex(RuntimeWarning, "not enough memory .* b'a'"):
+            with self.assertWarnsRegex(RuntimeWarning, "not enough memory .* b'a'") as seen:
                 with self.assertRaises(LookupError), self.q.get(timeout=LONG) as item:
                     raise LookupError
+        self.assertEqual(__file__, seen.filename)
         self.assertTrue(item.held)
         item.done()
+
+    def test_runs_of_several_items_share_the_tries_while_memory_is_short(self) -> None:
+        self.q.add_many(["a", "b", "c"])
+        calls = unittest.mock.Mock(return_value=-errno.ENOMEM)
+        with unittest.mock.patch.object(wq._calls, "done_failed", calls), \
+                unittest.mock.patch.object(wq._item, "_PAUSES", (0, 0)):
+            with self.assertWarnsRegex(RuntimeWarning, "not enough memory") as seen:
+                with self.assertRaises(LookupError), self.q.get_many() as items:
+                    raise LookupError
+        self.assertEqual(__file__, seen.filename)
+        self.assertEqual(3 + 2, calls.call_count)
+        items.done()
 
     def test_key_that_fails_too_often_is_parked_with_the_exception(self) -> None:
         text = "x" + "ä" * 40
@@ -2161,9 +2194,22 @@ class Workers(Case):
         self.assertIn("the queue was unlinked", err)
         self.assertNotIn("Traceback", err)
 
+    def reports(self, process: subprocess.Popen[str]) -> Callable[[str], bool]:
+        """Whether the workers have reported a text, without a wait."""
+        assert process.stderr is not None
+        fd, seen = process.stderr.fileno(), bytearray()
+        os.set_blocking(fd, False)
+
+        def reported(text: str) -> bool:
+            with contextlib.suppress(BlockingIOError):
+                seen.extend(os.read(fd, 4096))
+            return text.encode() in seen
+
+        return reported
+
     def test_workers_do_not_take_the_new_queue_of_another_owner(self) -> None:
         with self.workers("pass") as process:
-            assert process.stderr is not None
+            reported = self.reports(process)
             self.add("a")
             eventually(lambda: self.q.stat().dones == 1)
             self.q.unlink()
@@ -2174,20 +2220,45 @@ class Workers(Case):
                 os.seteuid(0)
             with new:
                 new.add("a")
-                fd, seen = process.stderr.fileno(), bytearray()
-                os.set_blocking(fd, False)
-
-                def is_refused() -> bool:
-                    with contextlib.suppress(BlockingIOError):
-                        seen.extend(os.read(fd, 4096))
-                    return b"the new queue belongs to uid 65534, not to uid 0; remove it" in seen
-
+                refused = "the new queue belongs to uid 65534, not to uid 0; remove it"
                 try:
-                    eventually(lambda: is_refused() or new.stat().gets)
+                    eventually(lambda: reported(refused) or new.stat().gets)
                 finally:
                     process.terminate()
                     process.wait()
                 self.assertEqual((0, 1), (new.stat().gets, new.stat().ready))
+
+    def test_workers_wait_for_the_owner_of_a_restored_queue(self) -> None:
+        path = f"/dev/wqueue/{self.NAME}"
+        os.chown(path, 65534, 65534)
+        with self.workers("pass") as process:
+            reported = self.reports(process)
+            self.add("a")
+            eventually(lambda: self.q.stat().dones == 1)
+            self.q.unlink()
+            # As wqctl reload, which gives a queue to its owner when it begins to fill it.
+            before = os.umask(0)
+            try:
+                new = wq.open(self.NAME, create=True, permissions=0o601)
+            finally:
+                os.umask(before)
+            with new:
+                new.add("a")
+                try:
+                    eventually(lambda: reported("wqctl has not restored the queue yet") or
+                               reported("remove it"))
+                    self.assertFalse(reported("remove it"))
+                    os.chown(path, 65534, 65534)
+                    os.chmod(path, 0o600)
+                    eventually(lambda: new.stat().dones == 1)
+                finally:
+                    process.terminate()
+                    process.wait()
+
+    def test_work_on_a_queue_that_is_being_restored_fails(self) -> None:
+        os.chmod(f"/dev/wqueue/{self.NAME}", 0o601)
+        with self.raises(FileNotFoundError, errno.ENOENT, "not restored"):
+            wq.work(print, self.NAME, processes=1)
 
     def test_worker_whose_parent_died_before_it_began_ends(self) -> None:
         with python("import os, signal, time, wq._work\n"
@@ -2202,8 +2273,16 @@ class Workers(Case):
             assert process.stdout is not None
             worker = int(process.stdout.readline())
             process.wait()
+
+            def has_ended() -> bool:
+                try:
+                    # The first process does not reap it everywhere.
+                    return "\nState:\tZ" in pathlib.Path(f"/proc/{worker}/status").read_text()
+                except (FileNotFoundError, ProcessLookupError):
+                    return True
+
             try:
-                eventually(lambda: not os.path.exists(f"/proc/{worker}"))
+                eventually(has_ended)
             except AssertionError:
                 os.kill(worker, signal.SIGKILL)
                 raise

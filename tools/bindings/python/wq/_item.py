@@ -7,7 +7,7 @@ import os
 import pathlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol
 
@@ -23,7 +23,7 @@ LEFT = "the loop was left during the run"
 NOT_ENDED = "the body of the loop did not end the run"
 
 # Seconds between the tries to end a run while memory is short.
-_PAUSES = tuple(0.01 * 2 ** n for n in range(7))
+_PAUSES = tuple(0.01 * 2 ** n for n in range(6))
 
 _pid = os.getpid()
 
@@ -52,6 +52,11 @@ class Consumer(Protocol):
     def closed(self) -> bool: ...
 
 
+def pauses() -> Iterator[float]:
+    """The pauses between the tries to end one run, or several."""
+    return iter(_PAUSES)
+
+
 def reason_of(error: BaseException) -> tuple[str, int]:
     """The reason and the errno that a parked key keeps of an exception."""
     name, text = type(error).__name__, str(error)
@@ -65,7 +70,8 @@ class Item(OneProcess):
     As a context manager, an item ends its run: as done if the body ends, and by retry() with the
     exception as the reason if the body raises. An item that the body has ended stays as it is. If
     KeyboardInterrupt, SystemExit or the cancellation of a task ends the body, the key did not fail:
-    it is ready again at once, with its failures as they were. The exception goes on.
+    it is ready again at once, with its failures as they were. The exception goes on. If memory is
+    short, the end of a body that raises can take up to a second, in which an event loop waits, too.
 
     >>> import wq
     >>> q = wq.open()
@@ -244,9 +250,9 @@ class Item(OneProcess):
             self._queue.fileno(), self.key, self._field(TOKEN), outcome, error,
             text.encode())))
 
-    def _fail_with(self, error: BaseException) -> None:
+    def _fail_with(self, error: BaseException, left: Iterator[float]) -> None:
         """End a run that an exception ended. An error of this call would hide the exception."""
-        self._try_to_end(lambda: self._fail_by(error))
+        self._try_to_end(lambda: self._fail_by(error), left)
 
     def _fail_by(self, error: BaseException) -> None:
         if isinstance(error, RestFor):
@@ -262,9 +268,12 @@ class Item(OneProcess):
         else:
             self._give_back()
 
-    def _try_to_end(self, end: Callable[[], object]) -> None:
-        """Call end(), and again for a while if memory is short. No other error is reported."""
-        for pause in _PAUSES:
+    def _try_to_end(self, end: Callable[[], object], left: Iterator[float]) -> None:
+        """Call end(), and again after each pause that is left if memory is short.
+
+        No other error is reported.
+        """
+        while True:
             try:
                 end()
             except OSError as error:
@@ -272,9 +281,13 @@ class Item(OneProcess):
                     return
             else:
                 return
+            pause = next(left, None)
+            if pause is None:
+                break
             time.sleep(pause)
+        # The line is the one that left the body.
         warnings.warn(f"there was not enough memory to end the run of {self.key!r}, which is held "
-                      "until its object is dropped", RuntimeWarning, stacklevel=2)
+                      "until its object is dropped", RuntimeWarning, stacklevel=4)
 
     def _give_back(self) -> None:
         """Make the key ready again, with its failures as they were.
@@ -306,12 +319,12 @@ class Item(OneProcess):
         if error is None:
             self.done()
         else:
-            self._fail_with(error)
+            self._fail_with(error, pauses())
 
     def _leave(self, reason: str) -> None:
         """Retry an item that its loop left. As _give_back(), keep it if the queue is shut down."""
         if self._to_end():
-            self._try_to_end(lambda: self._is_shut_down() or self.retry(reason=reason))
+            self._try_to_end(lambda: self._is_shut_down() or self.retry(reason=reason), pauses())
 
     def __del__(self) -> None:
         # Nobody can end the run any more.

@@ -8,7 +8,7 @@ from typing import overload
 
 from . import _abi, _calls
 from ._calls import Call
-from ._item import Consumer, Item
+from ._item import Consumer, Item, pauses
 from ._lib import (Key, KeysFailed, call, checked, error_of, in_range, key_bytes, key_text, lib,
                    timeout_ns)
 
@@ -118,10 +118,15 @@ def add_packed(fd: int, keys: Iterable[Key], priority: int, delay: int, flags: i
             records.append(ahead + key + behind)
     except Exception as error:
         # The keys ahead of one that raises are added.
-        if records:
-            send_all()
-        cause = keys_failed(failed)
+        cause: OSError | None = None
+        try:
+            if records:
+                send_all()
+        except OSError as refused:
+            cause = refused
+        cause = cause or keys_failed(failed)
         if cause:
+            cause.__cause__ = error.__cause__
             raise error from cause
         raise
     if records:
@@ -251,8 +256,10 @@ class Items(Sequence[Item]):
     def __exit__(self, cls: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         if error is not None:
+            left = pauses()
             for item in self._items:
-                item.__exit__(cls, error, trace)
+                if item._to_end():
+                    item._fail_with(error, left)
         elif any(item._to_end() for item in self._items):
             self.done()
 

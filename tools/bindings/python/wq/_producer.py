@@ -74,7 +74,10 @@ class Producer(OneProcess):
             return bool(lib.wq_producer_waits(self._mapped(), data, len(data)))
 
     def add_many(self, keys: Iterable[Key]) -> int:
-        """Queue.add_many() without options, for the keys that do not wait any more."""
+        """Queue.add_many() without options, for the keys that do not wait any more.
+
+        If keys raises, or has an element that can't be a key, no key is added.
+        """
         others = [data for data in map(key_bytes, keys) if not self.waits(data)]
         with self._lock:
             raw = self._mapped()

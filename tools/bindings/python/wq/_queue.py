@@ -272,7 +272,9 @@ class Queue(OneProcess):
         producer if an add raises one with EHOSTDOWN. Until there is a queue of that name the
         descriptor is one of /dev/null. If the call raises, it can be repeated. Items from before
         are no longer held, and tasks of asyncio that wait for a key have ValueError. Any user can
-        take a name that is free: compare stat().uid with that of the removed queue.
+        take a name that is free, and this call does not compare the owners: it has to open the new
+        queue with the descriptor of this one. So compare stat().uid with that of the removed queue.
+        In a user namespace, all users that it does not map have the number 65534.
 
         Returns False if the queue was not removed.
         """
@@ -337,7 +339,8 @@ class Queue(OneProcess):
 
         Returns how many keys are newly dirty. Raises KeysFailed if keys failed. The others are
         added. If keys raises, or has an element that can't be a key, that is raised, and the keys
-        ahead of it are added. Its cause is a KeysFailed if some of them failed.
+        ahead of it are added. Its cause is a KeysFailed if some of them failed, and the OSError of
+        their call if that failed.
         """
         if isinstance(keys, (str, bytes, os.PathLike)):
             raise TypeError("add_many() takes several keys; add() takes one")

@@ -24,6 +24,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 60.0
 # The exit status of a worker after the end of the queue. After any other, another worker follows.
 _SHUT_DOWN, _DIED = 0, 1
 
+# The mode of a queue until "wqctl restore" or "wqctl reload" has filled it.
+_UNFINISHED = 0o601
+
 
 def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
          processes: int | None = None) -> signal.Signals | None:
@@ -41,7 +44,8 @@ def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
     If a worker dies, the kernel gives its key to another one. A new worker follows after 0.1
     seconds, and after twice as much each time up to a minute, as long as workers die young. So the
     workers also come back if the queue was removed and is made again. A new queue of another owner
-    is not used: any user can take a name that is free.
+    is not used: any user can take a name that is free. In a user namespace, all users that it does
+    not map have the number 65534, and count as the same owner.
 
     SIGTERM lets each worker finish its key. SIGINT, as by Ctrl-C, ends fn by KeyboardInterrupt, and
     its key is ready again at once, with its failures as they were. Both end the call without an
@@ -64,7 +68,7 @@ def work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], *,
     number = len(os.sched_getaffinity(0)) if processes is None else processes
     in_range("processes", number, 1)
     with _opened(queue, "r") as first:  # a wrong name raises here, and not in each worker
-        owner = (queue if isinstance(queue, Queue) else first).stat().uid
+        owner = _owner_of(queue if isinstance(queue, Queue) else first)
     parent = os.getpid()                # that of a worker, until this process ends
     with _Signals() as signals:
         pool = _Pool(lambda: _work(fn, queue, owner, parent, signals), number, signals)
@@ -91,9 +95,21 @@ def _consumer(queue: Queue | str | os.PathLike[str]) -> Queue:
     return _opened(queue, "r")
 
 
+def _owner_of(queue: Queue) -> int:
+    """The user ID of the queue's owner.
+
+    A restore creates all queues as root, and gives each one to its owner when it begins to fill
+    that one. So until then this raises, as if there were no queue.
+    """
+    stat = queue.stat()
+    if stat.uid == 0 and stat.mode == _UNFINISHED:
+        raise FileNotFoundError(errno.ENOENT, "wqctl has not restored the queue yet", queue.name)
+    return stat.uid
+
+
 def _check_owner(queue: Queue, owner: int) -> None:
     """Raise if the queue that has the name now belongs to another user."""
-    uid = queue.stat().uid
+    uid = _owner_of(queue)
     if uid != owner:
         raise PermissionError(
             errno.EPERM, f"the new queue belongs to uid {uid}, not to uid {owner}; remove it, or "

@@ -2,7 +2,7 @@
 
 package wqetcd
 
-// The two local queues of a member, and whose they are.
+// The two local queues of a member, and the check of their owner.
 //
 // Any user can create a queue whose name is free. A member that used such a queue would hand the
 // keys of this machine's producers to that user, and would put that user's keys into etcd, so that
@@ -68,8 +68,8 @@ func unlinkCommand(name string) string {
 	return "wqctl unlink " + name
 }
 
-// whose adds the owner of a local queue to an error that its rights can have caused.
-func whose(name string, err error) error {
+// withOwner adds the owner of a local queue to an error that its rights can have caused.
+func withOwner(name string, err error) error {
 	if !errors.Is(err, os.ErrPermission) && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -85,15 +85,15 @@ func whose(name string, err error) error {
 	if syscall.Lstat(path, &st) != nil {
 		return err
 	}
-	return fmt.Errorf("%w: the local queue %s belongs to uid %d, and wq-etcd runs as uid %d. If it is "+
-		"not needed, remove it as root: %s", err, name, int(st.Uid), os.Geteuid(), unlinkCommand(name))
+	return fmt.Errorf("%w: the local queue %s belongs to uid %d, and wq-etcd runs as uid %d. If nobody "+
+		"needs the queue, remove it as root: %s", err, name, int(st.Uid), os.Geteuid(), unlinkCommand(name))
 }
 
 // openInbox makes or opens the queue whose keys go to etcd.
 func openInbox(o *options) (*wq.Queue, error) {
 	inbox, err := wq.OpenFile(o.queue, os.O_RDWR|os.O_CREATE, 0o600, wq.Attrs{Accept: true})
 	if err != nil {
-		return nil, whose(o.queue, err)
+		return nil, withOwner(o.queue, err)
 	}
 	if err := o.checkOwner(inbox, o.queue); err != nil {
 		inbox.Close()
@@ -113,7 +113,7 @@ func openWork(o *options) (*wq.Queue, error) {
 	}
 	work, err := wq.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600,
 		wq.Attrs{MaxKeys: o.maxKeys, Order: wq.Priority})
-	return work, whose(name, err)
+	return work, withOwner(name, err)
 }
 
 // removeWork closes and removes the queue of a former process.
@@ -133,5 +133,5 @@ func (o *options) removeWork(old *wq.Queue, name string) error {
 		return fmt.Errorf("the local queue %s is in use: another wq-etcd runs with it, or a program "+
 			"that should use the queue %s", name, o.queue)
 	}
-	return whose(name, wq.Unlink(name))
+	return withOwner(name, wq.Unlink(name))
 }

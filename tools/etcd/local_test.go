@@ -31,16 +31,16 @@ func TestLocalQueuesOfOtherUsersAreTrustedOnlyByOption(t *testing.T) {
 
 func TestErrorOfALocalQueueNamesItsOwner(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "mail")
-	expect(t, "no queue", whose(name, syscall.EEXIST), error(syscall.EEXIST))
+	expect(t, "no queue", withOwner(name, syscall.EEXIST), error(syscall.EEXIST))
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("belongs to uid %d", os.Geteuid())
 	for _, errno := range []syscall.Errno{syscall.EEXIST, syscall.EACCES, syscall.EPERM} {
-		if err := whose(name, errno); !strings.Contains(err.Error(), want) {
+		if err := withOwner(name, errno); !strings.Contains(err.Error(), want) {
 			t.Errorf("expected %q, got %v", want, err)
 		}
 	}
-	expect(t, "no right is missing", whose(name, syscall.ENOSPC), error(syscall.ENOSPC))
-	expect(t, "no error", whose(name, nil), nil)
+	expect(t, "no right is missing", withOwner(name, syscall.ENOSPC), error(syscall.ENOSPC))
+	expect(t, "no error", withOwner(name, nil), nil)
 }

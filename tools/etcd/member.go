@@ -23,8 +23,9 @@ package wqetcd
 //	the member dies                 the kernel kills its workers. After the end of its lease, which
 //	                                takes the entries of its runs along, other members list its
 //	                                shards
-//	the name has another member     the program ends, after three TTLs of that member. The key of a
-//	                                process of this host that has ended is waited for
+//	the name has another member     the program ends, after three TTLs of that member. It waits for
+//	                                the end of a key of this process, and of one of this host that
+//	                                has ended
 //	another version or layout       the program ends
 //
 // m.mu protects all of the state below. Calls of the local queue do not wait and are made with the
@@ -128,10 +129,13 @@ func (i identity) encode() string {
 	return string(text)
 }
 
-// hasEnded reports that the key is that of a process of this host that does not exist any more.
+// hasEnded reports that the key is that of this process, which has no session while it joins, or of a
+// process of this host that does not exist any more. In a container, each process can have the same
+// number.
 func (i identity) hasEnded() bool {
 	host, err := os.Hostname()
-	return err == nil && i.Host == host && i.PID > 0 && syscall.Kill(i.PID, 0) == syscall.ESRCH
+	return err == nil && i.Host == host && i.PID > 0 &&
+		(i.PID == os.Getpid() || syscall.Kill(i.PID, 0) == syscall.ESRCH)
 }
 
 // A fatal error can't be repaired by waiting.
@@ -218,9 +222,13 @@ func (m *member) join(ctx context.Context, l *lease) error {
 		// A new leader of etcd starts all leases again. It can do so again and again, so the key of a
 		// process that has ended is waited for. The key of another program may have no TTL.
 		limit := max(3*time.Duration(other.TTL)*time.Second, m.opt.ttl)
-		if bootTime()-began > limit && !other.hasEnded() {
-			return fatal{fmt.Errorf("two members have the name %s: the other one is process %d on %s. "+
-				"Stop one of them, or give it another --member", m.name, other.PID, other.Host)}
+		if bootTime()-began > limit {
+			if !other.hasEnded() {
+				return fatal{fmt.Errorf("two members have the name %s: the other one is process %d on %s. "+
+					"Stop one of them, or give it another --member", m.name, other.PID, other.Host)}
+			}
+			reports.print(fmt.Sprintf("the key of member %s is still in etcd: its last session on %s has not "+
+				"ended, or another member there has this name", m.name, other.Host))
 		}
 		m.opt.notify("STATUS=waiting for the end of the last session of " + m.name)
 		if !sleep(ctx, 500*time.Millisecond) {

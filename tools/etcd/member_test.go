@@ -194,10 +194,12 @@ func TestLocalQueueThatTakesNoKeyEndsTheListing(t *testing.T) {
 // taken is an etcd in which the name of the member has a key.
 type taken struct {
 	clientv3.KV
-	by identity
+	by  identity
+	got func()
 }
 
 func (n taken) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	n.got()
 	return &clientv3.GetResponse{Kvs: []*mvccpb.KeyValue{{Value: []byte(n.by.encode())}}}, nil
 }
 
@@ -212,15 +214,20 @@ func TestJoinWaitsForTheOwnLastSession(t *testing.T) {
 		end bool
 	}{
 		"another host":         {identity{host + "-2", noProcess, 0}, time.Second, true},
-		"a process that lives": {identity{host, os.Getpid(), 0}, time.Second, true},
+		"a process that lives": {identity{host, os.Getppid(), 0}, time.Second, true},
+		"this process":         {identity{host, os.Getpid(), 0}, time.Millisecond, false},
 		"a process that died":  {identity{host, noProcess, 0}, time.Millisecond, false},
 	} {
-		m := newMember(options{member: "a", ttl: c.ttl}, layout{prefix: "/wq/q/", Shards: 1},
-			&clientv3.Client{KV: taken{by: c.by}})
 		ctx, cancel := context.WithCancel(context.Background())
-		if !c.end {
-			time.AfterFunc(2*time.Second, cancel)
+		gets := 0
+		got := func() {
+			// The second one comes after the own TTL.
+			if gets++; gets > 2 && !c.end {
+				cancel()
+			}
 		}
+		m := newMember(options{member: "a", ttl: c.ttl}, layout{prefix: "/wq/q/", Shards: 1},
+			&clientv3.Client{KV: taken{by: c.by, got: got}})
 		began := time.Now()
 		err := m.join(ctx, nil)
 		var end fatal

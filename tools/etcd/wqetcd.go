@@ -12,7 +12,7 @@
 //	lease.go    the lease, and when workers must stop
 //	feed.go     listing and watch, and what ends in a new listing
 //	member.go   members, owners, hand-over
-//	local.go    the local queues, and whose they are
+//	local.go    the local queues, and the check of their owner
 //	run.go      one run, and its end in etcd
 //	worker.go   processes that do the work
 //	report.go   messages that repeat

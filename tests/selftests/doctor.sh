@@ -25,12 +25,14 @@ set -u
 release=$(uname -r)
 modules=/lib/modules/$release
 parameters=/sys/module/wq/parameters
+restrict=/proc/sys/kernel/dmesg_restrict
 IFS=: read -r major minor </sys/class/wq/wq/dev
 version=$("$WQCTL" --version)
 version=${version##* }
 for name in user_queues user_keys user_waits user_bytes user_sources; do
 	read -r "default_$name" <"$parameters/$name"
 done
+read -r default_restrict <"$restrict"
 export WQCTL WQ_KO DKMS SRC dir modules
 
 # For users without rights.
@@ -49,6 +51,7 @@ cleanup() {
 		local -n value=default_$name
 		echo "$value" >"$parameters/$name"
 	done
+	echo "$default_restrict" >"$restrict"
 	"$WQCTL" unlink doctors 2>/dev/null
 }
 
@@ -431,12 +434,9 @@ test_what_only_root_can_see_is_unknown_to_others() {
 	examine 0 'snapshot queues.wq.restoring; chmod 700 /var/lib/wq; as_user'
 	holds 'any(.[]; .check == "snapshots" and .code == "unknown" and (.text | contains("sudo wqctl doctor")))'
 	unload
-	local restrict=/proc/sys/kernel/dmesg_restrict was
-	was=$(<"$restrict")
 	echo 1 >"$restrict"
 	examine 1 'listed; as_user'
 	holds '.[-1].code == "not-loaded" and (.[-1].text | contains("sudo wqctl doctor"))'
-	echo "$was" >"$restrict"
 }
 
 test_queues_that_can_not_be_read_are_unknown() {

@@ -138,6 +138,9 @@ eventually() {
 # Not for the background: $! would be a shell's.
 wq() { "$WQCTL" "$@"; }
 
+# as_user ARGUMENT...: wq by a user without rights
+as_user() { setpriv --reuid 1234 --regid 1234 --clear-groups "$WQCTL" "$@"; }
+
 # stats NAME... [--fd N]: these statistics of $q, or of descriptor N, on a line
 stats() {
 	local name value queue=${q-} found=()

@@ -206,27 +206,25 @@ test_save_leaves_out_a_queue_that_is_removed_and_made_again() { interfering agai
 
 # Users see each other's queues that they may only add to.
 test_save_of_a_user_reports_a_queue_that_they_can_not_read() {
-	local as_user="setpriv --reuid 1234 --regid 1234 --clear-groups"
 	succeeds wq create -m 622 $q.a
 	of_nobody $q.a
-	succeeds $as_user "$WQCTL" create $q.b
-	succeeds $as_user "$WQCTL" add $q.b key
-	status 1 $as_user "$WQCTL" save $q.a $q.b
+	succeeds as_user create $q.b
+	succeeds as_user add $q.b key
+	status 1 as_user save $q.a $q.b
 	prints "can't save the queue '$q.a': the queue has mode 0622"
 	is "queues" "queue $q.b" "$(grep ^queue "$out" | words)"
-	status 1 $as_user "$WQCTL" save
+	status 1 as_user save
 	prints "can't save the queue '$q.a': the queue has mode 0622"
 	is "queues" "queue $q.b" "$(grep "^queue $q" "$out" | words)"
 }
 
 test_restore_of_a_user_reports_a_queue_that_they_can_not_open() {
-	local as_user="setpriv --reuid 1234 --regid 1234 --clear-groups"
 	succeeds wq create -m 600 $q
 	succeeds wq add $q key
 	status 0 wq save -o "$dir/s" $q
 	chmod 755 "$top" "$dir"
 	chmod 644 "$dir/s"
-	status 1 $as_user "$WQCTL" restore --merge "$dir/s"
+	status 1 as_user restore --merge "$dir/s"
 	prints "the queue '$q': the queue has mode 0600"
 }
 

@@ -146,7 +146,8 @@ TEST_F(source, attach_without_the_first_field_of_its_struct_fails_with_einval)
 			op = op_of(WQ_SOURCE_ATTACH);
 			ret = attach_op(self->q, &op, kinds[i], &self->fs, size);
 			/* The module of the kind may not be there. */
-			EXPECT_TRUE(ret == -EINVAL || (i && ret == -ENOENT));
+			EXPECT_TRUE(ret == -EINVAL || (i && ret == -ENOENT))
+				TH_LOG("%s, %d bytes: seen %d", kinds[i], size, ret);
 		}
 	}
 	EXPECT_EQ(-ENOENT, list_after(self->q, 0, &op));
@@ -548,7 +549,7 @@ TEST_F(source, a_source_with_its_file_ends_when_that_is_closed)
 
 TEST_F(source, what_a_source_watches_is_shown_to_readers_alone)
 {
-	char text[WQ_MAX_SOURCE_TEXT] = "unset";
+	char text[WQ_MAX_SOURCE_TEXT] = "unset", expected[80];
 	struct wq_source_op op = op_of(WQ_SOURCE_LIST);
 	int q, producer;
 
@@ -558,6 +559,14 @@ TEST_F(source, what_a_source_watches_is_shown_to_readers_alone)
 	ASSERT_EQ(1, attach_fs(q, &self->fs, 0));
 	producer = q_attach("selftest-source", O_WRONLY);
 	ASSERT_LE(0, producer);
+	op.arg = addr_of(text);
+	op.arg_size = sizeof(text);
+	ASSERT_EQ(0, verb(q, WQ_IOC_SOURCE, &op));
+	EXPECT_EQ(1, op.id);
+	snprintf(expected, sizeof(expected), "%s/w", self->path);
+	EXPECT_STREQ(expected, text);
+	op = op_of(WQ_SOURCE_LIST);
+	strcpy(text, "unset");
 	op.arg = addr_of(text);
 	op.arg_size = sizeof(text);
 	ASSERT_EQ(0, verb(producer, WQ_IOC_SOURCE, &op));

@@ -717,8 +717,6 @@ test_bad_arguments_of_watch_and_attach_are_named() {
 	reports 2 "not the number of a source" wq detach $q x
 }
 
-as_user() { setpriv --reuid 1234 --regid 1234 --clear-groups "$WQCTL" "$@"; }
-
 test_watch_without_the_right_names_the_right() {
 	chmod 666 /dev/wq
 	reports 1 CAP_SYS_ADMIN as_user watch --print "fs:$files/d"

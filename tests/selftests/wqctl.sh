@@ -31,7 +31,7 @@ exec 9<>"$gate"
 let_through() { echo >&9; }
 
 cleanup() {
-	local mount=$dir/full process
+	local mount=$dir/full process i
 	[ ! -e "$dir/clock" ] || restore_clock
 	# a command whose worker was killed may wait for a line of a later test
 	for process in /proc/[0-9]*; do
@@ -43,7 +43,12 @@ cleanup() {
 	[ ! -e "$dir/mounted" ] || umount "$dir/mounted"
 	[ ! -e "$dir/file" ] || umount /dev/wqueue/$q.r 2>/dev/null
 	unlink_queues $q
-	[ ! -d /sys/module/wq_fs ] || busybox rmmod wq_fs
+	# a source is freed some time after the last file of its queue is closed
+	for ((i = 0; i < 100; i++)); do
+		[ -d /sys/module/wq_fs ] || break
+		busybox rmmod wq_fs 2>/dev/null || nap 0.05
+	done
+	[ ! -d /sys/module/wq_fs ] || echo "# wq_fs can't be unloaded"
 	[ ! -d "$dir/bin" ] || end_reload
 	# a test that was killed may have left a line in it
 	while read -rt 0 -u 9; do read -r -u 9; done

@@ -373,13 +373,6 @@ void *json_integer(long long value)
 	return shim("json") ? NULL : real(value);
 }
 
-static bool ends_in_x(const char *name)
-{
-	size_t len = strlen(name);
-
-	return len > 2 && !strcmp(name + len - 2, ".x");
-}
-
 int openat(int dir, const char *path, int flags, ...)
 {
 	va_list ap;
@@ -388,7 +381,7 @@ int openat(int dir, const char *path, int flags, ...)
 	va_start(ap, flags);
 	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, int) : 0;
 	va_end(ap);
-	if (!shim("open") || !ends_in_x(path))
+	if (!shim("open") || !is_marked(path))
 		return syscall(SYS_openat, dir, path, flags, mode);
 	errno = ENOMEM;
 	return -1;

@@ -317,7 +317,7 @@ func TestReopenWithoutAKnownOwnerFails(t *testing.T) {
 	ok(t, Unlink("go-unknown"))
 	ok(t, q.Close())
 	q.owner.Store(-1)
-	_, err = q.Reopen(bg)
+	_, err = q.Reopen(within(t, 10*time.Second))
 	fails(t, err, syscall.EINVAL)
 }
 

@@ -3100,6 +3100,28 @@ test_run_follow_takes_no_key_of_a_queue_of_another_owner() {
 	follow_foreign $q --max-retries 0
 }
 
+# wqctl reload makes all queues first, which belong to root until it fills them.
+test_run_follow_waits_for_the_owner_of_a_restored_queue() {
+	local run
+	queue
+	chown nobody /dev/wqueue/$q
+	"$WQCTL" run --follow $q -- sh -c 'echo "$1" >>'"$dir/ran" sh 2>"$err" &
+	run=$!
+	wq add $q a
+	eventually done_is 1
+	wq unlink $q
+	wq create -m 601 $q
+	# a foreign queue is reported after a second
+	nap 2
+	chown nobody /dev/wqueue/$q
+	chmod 600 /dev/wqueue/$q
+	wq add $q b
+	eventually done_is 1
+	kill $run
+	wait $run
+	has_no messages "belongs to uid" "$(<"$err")"
+}
+
 test_run_follow_adds_no_failed_key_to_a_queue_of_another_owner() {
 	queue
 	wq create $q.failed

@@ -34,12 +34,6 @@
 /* Keys between two looks at the time. */
 #define PAGE	512
 
-/*
- * Only the owner can open the queue.  The right to execute has no meaning for a queue, and none of
- * the usual modes of chmod gives it to other users alone.
- */
-#define MODE_UNFINISHED	0601
-
 /* How long a queue that was made is paused if nothing fills it. */
 #define MADE_TIME	(600 * NSEC_PER_SEC)
 

@@ -5,6 +5,12 @@
 
 #include "save.h"
 
+/*
+ * The mode of a queue that is not filled yet: only the owner can open it.  The right to execute has
+ * no meaning for a queue, and none of the usual modes of chmod gives it to other users alone.
+ */
+#define MODE_UNFINISHED	0601
+
 /**
  * struct restore - a restore of a snapshot
  * @merge: add keys to queues that exist

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "restore.h"
 #include "run_names.h"
 
 #define FOLLOW_NS	NSEC_PER_SEC	/* a look for a new queue; a stop may have to wait for it */
@@ -40,6 +41,14 @@ bool has_owner(int q, enum name name)
 	uid_t is = owner_of(q);
 
 	return is == owners[name] && is != (uid_t)-1;
+}
+
+/* A restore makes all queues as root, and gives each one to its owner when it begins to fill it. */
+static bool is_unfinished(int q)
+{
+	struct wq_stat st;
+
+	return !wq_stat(q, &st) && !st.uid && st.mode == MODE_UNFINISHED;
 }
 
 void report_foreign(int q, enum name name)
@@ -230,8 +239,9 @@ static int look(int q, enum name name)
 		looks[name] = (struct looks){ 0 };
 		return 1;
 	}
-	/* Late: a queue that root restores gets its owner soon after it was made. */
-	if (++looks[name].foreign == FOLLOW_FOREIGN)
+	if (is_unfinished(q))
+		looks[name].foreign = 0;
+	else if (++looks[name].foreign == FOLLOW_FOREIGN)
 		report_foreign(q, name);
 	pause_ms(PAUSE_MS);
 	return 0;

@@ -310,16 +310,14 @@ class Adds(Case):
             yield "a"
             raise LookupError from first
 
-        for call_fails in False, True:
-            with self.subTest(call_fails), wq.open(max_keys=1) as q:
-                q.add("x")
-                if call_fails:
-                    q.shut_down()
+        with wq.open(max_keys=1) as q, q.open_same("r") as reader:
+            q.add("x")
+            for adder in q, reader:
                 with self.assertRaises(LookupError) as seen:
-                    q.add_many(keys())
+                    adder.add_many(keys())
                 cause = seen.exception.__cause__
-                assert cause
-                self.assertIs(wq.ShutDown if call_fails else wq.KeysFailed, type(cause))
+                assert isinstance(cause, OSError)
+                self.assertEqual(adder is q, isinstance(cause, wq.KeysFailed))
                 self.assertIs(first, cause.__cause__)
 
     def test_add_rate_limited_counts_a_failure(self) -> None:

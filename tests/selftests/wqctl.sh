@@ -3105,7 +3105,7 @@ test_run_follow_waits_for_the_owner_of_a_restored_queue() {
 	local run
 	queue
 	chown nobody /dev/wqueue/$q
-	"$WQCTL" run --follow $q -- sh -c 'echo "$1" >>'"$dir/ran" sh 2>"$err" &
+	"$WQCTL" run --follow --owner nobody $q -- sh -c 'echo "$1" >>'"$dir/ran" sh 2>"$err" &
 	run=$!
 	wq add $q a
 	eventually done_is 1

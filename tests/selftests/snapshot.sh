@@ -446,6 +446,20 @@ for n in "abcd":
 
 # ---- kills
 
+test_restore_leaves_no_queue_that_it_made_and_can_not_open() {
+	local n
+	for n in a x y; do
+		succeeds wq create $q.$n
+		succeeds wq add $q.$n $n
+	done
+	status 0 wq save -o "$dir/s" $q.a $q.x $q.y
+	unlink_all
+	status 1 with_shim open restore --merge "$dir/s"
+	prints "can't open the queue '$q.x'"
+	exists_no /dev/wqueue/$q.x
+	is "keys" "1 1" "$(keys_of $q.a $q.y)"
+}
+
 make_queues() { # two queues with much that a restore has to set
 	succeeds wq create -m 0640 --order priority $q.a
 	succeeds wq add --priority 5 $q.a 1 2

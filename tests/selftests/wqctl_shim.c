@@ -16,7 +16,8 @@
  *	unlink	each queue with a name that ends in .x is gone right after it was listed
  *	slow	each sort takes 11 s by the clock of the process
  *	sorting	each comparison of a sort takes 2 ms by the clock of the process
- *	open	a queue with a name that ends in .x can't be opened: there is not enough memory
+ *	open	a queue with a name that ends in .x can't be opened: there is not enough memory.  It
+ *		can be created
  *	exec	the first exec fails, and removes the directory $SHIM_DIR
  *	detach	before the first source is detached, the directory $SHIM_DIR is removed
  *	attach	no source can be attached: there is no room for a key

@@ -13,8 +13,8 @@
  *	the mode of the snapshot	all is there
  *
  * The mode is changed last, so a restore that was killed goes on where it stopped, with all
- * attributes, and until then no other user can open the queue.  The pause ends by itself if wqctl
- * is killed.
+ * attributes.  Until then only the queue's owner and the restore's user can open the queue.  The
+ * pause ends by itself if wqctl is killed.
  * A queue with another owner, group or mode than the snapshot's is left alone: its keys would be
  * given to others.
  */
@@ -290,7 +290,7 @@ static int fill(struct restore *r, const struct snapshot_queue *sq, const struct
 	/* A restore that was killed right before its end. */
 	if (st.state & WQ_STATE_SHUTDOWN)
 		return finish(sq, t);
-	/* The pause is that of a restore, as nobody else could open the queue. */
+	/* finish_state() begins the pauses of the snapshot, so none from before matters. */
 	st.state &= ~(WQ_STATE_GETS_PAUSED | WQ_STATE_ADDS_PAUSED);
 	return hold_begin(&t->hold, t->q, &st) || begin_attrs(sq, t->q) ||
 	       restore_keys(r, sq, p, t) || finish(sq, t) ? -1 : 0;
@@ -339,8 +339,8 @@ static bool is_unfinished(const struct snapshot_queue *sq, const struct wq_stat 
 }
 
 /*
- * Whether the keys may get into a queue that exists.  A save that found the queue unfinished does not
- * know its mode.  If that queue has no keys, its owner may still have been the restore's user.
+ * Whether the keys may get into a queue that exists.  A save that found the queue unfinished does
+ * not know its mode.  If that queue has no keys, its owner may still have been the restore's user.
  */
 static bool is_expected(const struct restore *r, const struct part *p,
 			const struct snapshot_queue *sq, const struct wq_stat *st)
@@ -363,6 +363,19 @@ static bool is_expected(const struct restore *r, const struct part *p,
 	return false;
 }
 
+/*
+ * Remove a queue that was made and can't be filled.  It still belongs to the restore's user, so no
+ * other queue has its name.
+ */
+static void remove_made(const struct part *p)
+{
+	int err = errno;
+
+	if (p->made)
+		wq_unlink(p->name);
+	errno = err;
+}
+
 /* Open a queue, if it exists, to fill it, to go on with it or to merge into it. */
 static int open_queue(const struct restore *r, const struct part *p,
 		      const struct snapshot_queue *sq, struct target *t)
@@ -370,8 +383,12 @@ static int open_queue(const struct restore *r, const struct part *p,
 	struct wq_stat st;
 
 	t->q = wq_open(sq->name, O_RDWR, 0, 0);
-	if (t->q < 0)
-		return errno == ENOENT ? DONE : no_queue(r, p, sq, "open");
+	if (t->q < 0 && errno == ENOENT)
+		return DONE;
+	if (t->q < 0) {
+		remove_made(p);
+		return no_queue(r, p, sq, "open");
+	}
 	if (wq_stat(t->q, &st))
 		return no_queue(r, p, sq, "read the statistics of");
 	t->own = t->has_file && is_unfinished(sq, &st);
@@ -410,8 +427,8 @@ static bool is_held(const struct restore *r, const char *name)
 }
 
 /*
- * A queue is restored also if its owner then has more than the limits allow.  Root has no limits.  An
- * owner is reported once.
+ * A queue is restored also if its owner then has more than the limits allow.  Root has no limits.
+ * An owner is reported once.
  */
 static void look_at_owner(struct restore *r, const struct snapshot_queue *sq, const struct target *t)
 {
@@ -464,8 +481,10 @@ static int restore_part(struct restore *r, const struct part *p)
 	struct target t = { .q = -1 };
 	int ret = DONE;
 
-	if (!snapshot_queue(&r->s, p, &sq))
+	if (!snapshot_queue(&r->s, p, &sq)) {
+		remove_made(p);
 		return not_restored(r, p, &sq);
+	}
 	/* It still has its keys. */
 	if (is_held(r, sq.name))
 		return DONE;
@@ -533,22 +552,23 @@ int restore_all(struct restore *r)
 	int ret = DONE;
 	size_t i;
 
-	if (!turns)
+	for (p = r->s.parts; !turns && p < r->s.parts + r->s.num; p++)
+		p->left = true;
+	if (!turns) {
 		message("not enough memory");
+		return FAILED;
+	}
 	umask(0);
 	for (i = 0; i < r->s.num; i++) {
 		p = &r->s.parts[i];
-		p->left = !turns;
-		if (turns)
-			turns[i] = (struct turn){
-				.index = i, .uid = make_queue(r, p), .keys = p->keys,
-			};
+		turns[i] = (struct turn){
+			.index = i, .uid = make_queue(r, p), .keys = p->keys,
+		};
 	}
-	if (turns)
-		turns_sort(turns, r->s.num);
+	turns_sort(turns, r->s.num);
 	for (i = 0; i < r->s.num; i++) {
-		p = &r->s.parts[turns ? turns[i].index : i];
-		p->left = p->left || restore_part(r, p);
+		p = &r->s.parts[turns[i].index];
+		p->left = restore_part(r, p);
 		if (p->left)
 			ret = FAILED;
 	}

@@ -722,6 +722,21 @@ test_save_boot_removes_what_killed_saves_have_left() {
 	is "files" queues.wq.restored "$(files_of_state)"
 }
 
+# The second name that a save gives to the last one is no other snapshot.
+test_restore_boot_enters_the_snapshot_that_a_killed_save_has_linked_once() {
+	mkdir "$dir/state"
+	succeeds wq create $q
+	succeeds wq add $q key
+	status 0 wq save --boot -o "$dir/state"
+	killed_at 2 save --boot -o "$dir/state"
+	killed_at 2 save --boot -o "$dir/state"
+	is "files" "queues.wq queues.wq.restored" "$(files_of_state)"
+	unlink_all
+	at_another_boot status 0 wq restore -v --boot "$dir/state"
+	is "restores" 1 "$(grep -c "1 key" "$out")"
+	is "files, ready" "queues.wq.restored 1" "$(files_of_state) $(stats ready)"
+}
+
 test_save_boot_keeps_the_copies_of_an_operator() {
 	mkdir "$dir/state"
 	succeeds wq create $q

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "restore.h"
@@ -161,7 +162,21 @@ static bool is_of_this_boot(const char *path)
 	return same;
 }
 
-/* Remove the temporary files of the units and of reload, whose writers were killed. */
+/* A save that was killed leaves the last save with two names, and a restore would enter both. */
+static void remove_links(int dir)
+{
+	struct stat last, other;
+	char name[64];
+	int n = fstatat(dir, STATE_FILE, &last, AT_SYMLINK_NOFOLLOW) ? 0 : STATE_NUMBERS;
+
+	for (; n > 0; n--) {
+		state_name(name, sizeof(name), STATE_RESTORED, n);
+		if (!fstatat(dir, name, &other, AT_SYMLINK_NOFOLLOW) && other.st_ino == last.st_ino)
+			unlinkat(dir, name, 0);
+	}
+}
+
+/* Remove what killed saves and reloads have left: temporary files, and see remove_links(). */
 static void remove_temps(int dir)
 {
 	static const char *const patterns[] = {
@@ -174,6 +189,7 @@ static void remove_temps(int dir)
 	struct dirent *file;
 	size_t i;
 
+	remove_links(dir);
 	while (files && (file = readdir(files)))
 		for (i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
 			if (!fnmatch(patterns[i], file->d_name, 0))
@@ -259,11 +275,11 @@ static int save_boot(const struct args *a)
 
 	if (fd < 0)
 		return FAILED;
+	remove_temps(fd);
 	if (snprintf(path, sizeof(path), "%s/" STATE_FILE, dir) >= (int)sizeof(path)) {
 		message("the path of the directory '%s' is too long", dir);
 	} else if (access(path, F_OK) || is_of_this_boot(path) ||
 		   !state_set_aside(fd)) {
-		remove_temps(fd);
 		state_link(fd, old, sizeof(old));
 		ret = save_named(a, path, &written);
 		if (written)

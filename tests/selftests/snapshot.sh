@@ -201,6 +201,7 @@ interfering() { # FAULT MESSAGE: the queue $q.x is left out, and two others are 
 }
 
 test_save_leaves_out_a_queue_whose_owner_resumes_it() { interfering resume "its pause ended"; }
+test_save_ends_the_pause_of_gets_of_a_queue_whose_owner_resumes_adds() { interfering adds "its pause ended"; }
 test_save_leaves_out_a_queue_that_is_resumed_and_paused_again() { interfering blink "its pause ended"; }
 test_save_leaves_out_a_queue_that_is_removed_and_made_again() { interfering again "it was removed"; }
 

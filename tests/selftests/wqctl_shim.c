@@ -9,6 +9,7 @@
  *	signals	no file of signals can be opened
  *	clone	the second and the third worker of wqctl run can't be started
  *	resume	at each list of keys the owner of a queue with a name that ends in .x resumes it
+ *	adds	at each list the owner of such a queue resumes adds alone
  *	blink	at each list the owner of such a queue resumes it and pauses it again
  *	stop	at each list of keys of such a queue the process gets SIGTERM
  *	again	at each list of keys such a queue is removed and made again
@@ -103,15 +104,16 @@ static int queue_file(const char *name)
 	return syscall(SYS_openat, AT_FDCWD, path, O_RDWR);
 }
 
-static int pause_for(int fd, long ns)
+static int pause_of(int fd, unsigned int what, long ns)
 {
-	struct wq_control pause = {
-		.size = sizeof(pause),
-		.flags = WQ_PAUSE_GETS | WQ_PAUSE_ADDS,
-		.timeout = ns,
-	};
+	struct wq_control pause = { .size = sizeof(pause), .flags = what, .timeout = ns };
 
 	return syscall(SYS_ioctl, fd, WQ_IOC_PAUSE, &pause);
+}
+
+static int pause_for(int fd, long ns)
+{
+	return pause_of(fd, WQ_PAUSE_GETS | WQ_PAUSE_ADDS, ns);
 }
 
 /* A user adds a key in a moment in which the owner of the queue lets adds through. */
@@ -255,6 +257,8 @@ static void interfere(int fd)
 	at_removal(st.name);
 	if (shim("resume") || shim("blink"))
 		pause_for(fd, 0);
+	if (shim("adds"))
+		pause_of(fd, WQ_PAUSE_ADDS, 0);
 	if (shim("blink"))
 		pause_for(fd, 10000000000);
 	if (shim("stop"))

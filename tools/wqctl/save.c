@@ -152,14 +152,15 @@ int hold_end(struct hold *h)
 {
 	struct wq_stat st;
 	int ret = hold_check(h, &st), err = errno;
-	bool paused = (!ret || err == ESTALE) && (paused_bits(&st) & h->what) == h->what;
+	/* After another error the statistics are not known. */
+	uint32_t what = !ret || err == ESTALE ? h->what & paused_bits(&st) : 0;
 	int64_t left;
 	unsigned int i;
 
-	for (i = 0; i < 2 && paused; i++) {
+	for (i = 0; i < 2; i++) {
 		left = *resume_of(&st, i);
 		/* Leave a pause that somebody has made longer meanwhile. */
-		if (!(h->what & 1U << i) || left < 0 || left > h->time)
+		if (!(what & 1U << i) || left < 0 || left > h->time)
 			continue;
 		left = h->before[i] - (now_ns() - h->begun);
 		if (wq_pause(h->q, 1U << i, left > 0 ? left : 0)) {

@@ -422,7 +422,7 @@ test_limit_sources() {
 test_not_restored() {
 	local file
 	finds not-restored "systemctl restart wq-restore" "snapshot queues.wq.restoring"
-	for file in queues.failed queues.failed.2 reload.wq; do
+	for file in queues.failed queues.failed.2 reload.wq reload-added.wq; do
 		finds not-restored "rm /var/lib/wq/$file" \
 			"snapshot $file"
 	done

@@ -62,7 +62,7 @@ end_reload() {
 	mount -o remount,uid=0,gid=0,mode=1777,queues=0 /dev/wqueue
 	echo N >/sys/module/wq/parameters/closed
 	chmod 600 /dev/wq
-	rm -f /var/lib/wq/reload.wq "$top/stolen"
+	rm -f /var/lib/wq/reload{,-added}.wq "$top/stolen"
 }
 
 device_for_all() {
@@ -2102,6 +2102,17 @@ test_reload_reports_that_its_file_can_not_be_removed() {
 	prints "all queues are restored; do not restore them again, and remove the file"
 	is key key "$(wq get $q)"
 	rm $file
+}
+
+test_reload_refuses_to_run_while_keys_are_in_the_file_of_an_earlier_one() {
+	local file=/var/lib/wq/reload-added.wq
+	queue
+	fake_kmod : :
+	mkdir -p /var/lib/wq
+	: >$file
+	reports 1 "an earlier reload has left keys in a file" reload
+	prints "wqctl restore --merge $file && rm $file"
+	exists $file
 }
 
 test_reload_leaves_names_to_root_while_queues_are_missing() {

@@ -13,6 +13,7 @@
  *				save has left out
  *	queues.failed		the queues that could not be restored
  *	reload.wq		of a reload that was interrupted
+ *	reload-added.wq		keys that came while a reload failed, see reload.c
  *
  * A snapshot is no longer "restoring" when each of its queues is in the kernel or in queues.failed.  A
  * lock of the directory keeps saves of the units, reloads and other restores away.

@@ -614,7 +614,7 @@ static enum finding check_snapshots(struct doctor *d)
 	if (find(&found, STATE_DIR "/" STATE_RESTORING "*"))
 		ret = fault(d, "not-restored", "%s was not restored whole; if no wqctl restore is at work, go on with it: systemctl restart wq-restore",
 			    found.gl_pathv[0]);
-	else if (globfree(&found), find(&found, STATE_DIR "/{*.failed*,reload.wq}"))
+	else if (globfree(&found), find(&found, STATE_DIR "/{*.failed*,reload{,-added}.wq}"))
 		ret = fault(d, "not-restored", "queues of %s were not restored; add them to those that are there, and remove the file: wqctl restore --merge %s && rm %s",
 			    found.gl_pathv[0], found.gl_pathv[0], found.gl_pathv[0]);
 	globfree(&found);

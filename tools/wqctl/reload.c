@@ -24,10 +24,10 @@
  * before reload does.  So step 7 adds no key to a queue whose owner, group or mode are not those of
  * the removed queue.
  *
- * A queue's owner can resume it at any time.  So reload removes keys only if the queue was paused all
- * the time and has no key more than the file, and it removes a queue only if no key is left.  If
- * not, reload ends, and restores what it has removed.  A key that was added between the last look and
- * the unlink is added to the restored queue.
+ * A queue's owner can resume it at any time.  So reload removes keys only if the queue was paused
+ * all the time and has no key more than the file, and it removes a queue only if no key is left.
+ * If not, reload ends, and restores what it has removed.  A key that was added between the last
+ * look and the unlink is added to the restored queue, or it stays in ADDED_FILE.
  *
  * A removed queue stays paused: an add through an old descriptor fails with EHOSTDOWN, so that no
  * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no keys.
@@ -725,6 +725,11 @@ int cmd_reload(const struct args *a)
 	}
 	if (!lock_state())
 		return FAILED;
+	if (!access(ADDED_FILE, F_OK)) {
+		message("an earlier reload has left keys in a file; add them to their queue, and remove the file: wqctl restore --merge "
+			ADDED_FILE " && rm " ADDED_FILE);
+		return FAILED;
+	}
 	if (!access(RELOAD_FILE, F_OK)) {
 		message("an earlier reload was interrupted; restore its queues, remove the file, and let users create queues: "
 			RESTORE);

@@ -288,7 +288,7 @@ static int save_boot(const struct args *a)
 		else if (old[0])
 			unlinkat(fd, old, 0);
 		if (ret && written)
-			message("'%s' has all other queues", path);
+			message("'%s' has the queues that could be saved", path);
 	}
 	close(fd);
 	return ret;

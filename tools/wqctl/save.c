@@ -94,10 +94,20 @@ static int extend(struct hold *h, int64_t time)
 	return h->what ? wq_pause(h->q, h->what, time) : 0;
 }
 
-/* Also a queue that its owner has paused for ever, as the owner can resume it. */
-static int renew(struct hold *h)
+/*
+ * Extend the pauses of a ring that are at least @age old.  Also those for ever, as an owner can
+ * resume a queue.
+ */
+static int extend_ring(struct hold *h, int64_t time, int64_t age)
 {
-	return h->must && now_ns() - h->renewed >= HOLD_TIME / 5 ? extend(h, HOLD_TIME) : 0;
+	struct hold *other = h;
+
+	do {
+		if (other->must && now_ns() - other->renewed >= age && extend(other, time))
+			return -1;
+		other = other->next;
+	} while (other && other != h);
+	return 0;
 }
 
 static volatile sig_atomic_t stopped;
@@ -121,31 +131,16 @@ void save_catch_signals(void)
 
 int hold_renew(struct hold *h)
 {
-	struct hold *other = h;
-
 	if (stopped) {
 		errno = EINTR;
 		return -1;
 	}
-
-	do {
-		if (renew(other))
-			return -1;
-		other = other->next;
-	} while (other && other != h);
-	return 0;
+	return extend_ring(h, HOLD_TIME, HOLD_TIME / 5);
 }
 
 int hold_extend(struct hold *h, int64_t time)
 {
-	struct hold *other = h;
-
-	do {
-		if (other->must && extend(other, time))
-			return -1;
-		other = other->next;
-	} while (other && other != h);
-	return 0;
+	return extend_ring(h, time, 0);
 }
 
 int hold_end(struct hold *h)
@@ -299,7 +294,8 @@ static int read_keys(int q, struct content *c, struct hold *h)
 		while (!ret && wq_items_next(&b, &v))
 			if (!keep_key(c, &v))
 				ret = -1;
-		if (!(c->num % 1024))
+		/* progress() can change errno. */
+		if (!ret && !(c->num % 1024))
 			progress("%s: %zu of %u keys read", c->name, c->num, c->st.keys);
 	} while (!ret && cursor);
 	wq_items_free(&b);
@@ -359,7 +355,10 @@ int held_begin(struct held *h, int q, const char *name)
 	return hold_queue(h);
 }
 
-/* Read a paused queue, whose keys are not sorted yet.  Return -1 with errno on error: EFBIG if its keys take more than @most. */
+/*
+ * Read a paused queue, whose keys are not sorted yet.  Return -1 with errno on error: EFBIG if its
+ * keys take more than @most.
+ */
 static int read_queue(struct held *h, struct content *c, const char *name, uint64_t most)
 {
 	*c = (struct content){ .name = name, .st = h->st, .now = now_ns(), .most = most };
@@ -552,15 +551,20 @@ static int put_queue(struct out *o, struct content *c)
 	return put_lines(o, c) ? 0 : -1;
 }
 
+#define PAUSE_ENDS	"wqctl save of the queue, or as its owner called wqctl resume; see its owner in wqctl ls, and try again"
+
 static int not_saved(const char *name)
 {
 	struct args one = { .command = "save", .queue = name, .fd = -1 };
 
+	/* put_named() reports the signal. */
+	if (errno == EINTR && stopped)
+		return FAILED;
 	switch (errno) {
 	case EBADMSG:
 		return FAILED;
 	case ESTALE:
-		message("can't save the queue '%s': its pause ended before all keys were read, by the end of another wqctl save of the queue, or as its owner called wqctl resume; see its owner in wqctl ls, and try again",
+		message("can't save the queue '%s': its pause ended before all keys were read, by the end of another " PAUSE_ENDS,
 			name);
 		return FAILED;
 	case EIDRM:
@@ -649,8 +653,7 @@ int pause_ended(const struct held *list, size_t num)
 		message("the disk took more than %s to write the snapshot, and the pauses of the queues ended; try again when it is less busy",
 			time_text(DISK_TIME));
 	else if (errno == ESTALE)
-		message("the pause of the queue '%s' ended early, by the end of a wqctl save of the queue, or as its owner called wqctl resume; see its owner in wqctl ls, and try again",
-			h->name);
+		message("the pause of the queue '%s' ended early, by the end of a " PAUSE_ENDS, h->name);
 	else
 		not_saved(h->name);
 	return FAILED;
@@ -964,7 +967,7 @@ static int put_named(void *arg, struct out *o)
 	/* At a shutdown, a part of the queues is better than none. */
 	if (!s->a->boot)
 		o->queues = 0;
-	message("a signal ended the save: %zu of the queues are saved", o->queues);
+	message("a signal ended the save");
 	return FAILED;
 }
 

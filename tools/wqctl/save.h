@@ -20,7 +20,7 @@ void boot_line(char *line, size_t size);
 /* For how long a command pauses a queue.  It renews the pause, which ends soon if it is killed. */
 #define HOLD_TIME	(10 * NSEC_PER_SEC)
 
-/* The same while a disk writes, and no renewal can come. */
+/* For how long queues stay paused while the disk writes, when no pause is renewed. */
 #define DISK_TIME	(120 * NSEC_PER_SEC)
 
 /**
@@ -32,8 +32,8 @@ void boot_line(char *line, size_t size);
  * @begun: when the pause began
  * @renewed: when it was begun or renewed
  * @time: for how long it was begun or renewed
- * @resumes: wq_stat.resumes from before it, which stays while the queue is paused.  An older module
- *	has none
+ * @resumes: wq_stat.resumes from before the pause.  It does not change while the queue is paused.
+ *	0 with an older module
  * @next: NULL, or the next one of a ring that is renewed together
  */
 struct hold {
@@ -51,13 +51,19 @@ int hold_begin(struct hold *h, int q, const struct wq_stat *st);
 /* Read the statistics.  Return -1 with errno: ESTALE if the queue was not paused all the time. */
 int hold_check(const struct hold *h, struct wq_stat *st);
 
-/* Pause the queue, and those of its ring, for @time from now.  Return -1 with errno as hold_renew(). */
+/*
+ * Pause the queue, and those of its ring, for @time from now.  Return -1 with errno: ESTALE if a
+ * pause has ended.
+ */
 int hold_extend(struct hold *h, int64_t time);
 
-/* Renew the pause, and those of its ring.  Return -1 with errno: ESTALE if a pause has ended. */
+/*
+ * Renew the pause, and those of its ring.  Return -1 with errno: ESTALE if a pause has ended, EINTR
+ * if a signal is to end the save.
+ */
 int hold_renew(struct hold *h);
 
-/* End the pause, or leave what was paused before.  Return -1 with errno as hold_renew(). */
+/* End the pause, or leave what was paused before.  Return -1 with errno as hold_extend(). */
 int hold_end(struct hold *h);
 
 /**
@@ -125,8 +131,8 @@ int save_named(const struct args *a, const char *path, bool *written);
 int pause_ended(const struct held *list, size_t num);
 
 /*
- * Write a snapshot of queues that are paused to the file @path, and leave them paused.  If that
- * fails, there is no such file.
+ * Write a snapshot of queues that are paused to the file @path, and leave them paused.  If it fails
+ * after the file was written, the file is removed.
  */
 int save_held(struct held *list, size_t num, const char *path);
 

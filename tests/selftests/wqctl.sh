@@ -2224,7 +2224,7 @@ test_reload_with_force_names_the_sources_that_it_ends() {
 	fake_kmod : :
 	with_source
 	status 1 reload
-	prints "the queue '$q' has a source, which the reload ends: "
+	prints "the queue '$q' has a source, which the reload will end: "
 	is sources 0 "$(stats sources)"
 }
 
@@ -2249,7 +2249,7 @@ interfered() {
 }
 
 test_reload_loses_no_key_that_is_added_after_the_save() {
-	interfered added "can't remove the queue '$q.x': a key was added or changed after it was saved"
+	interfered added "the pause of the queue '$q.x' ended early"
 	is keys "1 late x" "$(wq get -n 9 $q.x | sort | words)"
 }
 
@@ -2265,7 +2265,7 @@ test_reload_loses_no_key_of_a_queue_that_was_paused_for_ever() {
 }
 
 test_reload_loses_no_key_that_is_added_right_before_the_unlink() {
-	interfered last "can't remove the queue '$q.x': a key was added or changed after it was saved"
+	interfered last "the pause of the queue '$q.x' ended early"
 	is keys "1 late x" "$(wq get -n 9 $q.x | sort | words)"
 }
 
@@ -3558,7 +3558,7 @@ test_run_gives_keys_back_if_the_machine_can_not_exec() {
 		# by the status of the command, a failure that is not retried
 		SHIM_DIR=$dir/once status 0 \
 			with_shim exec run --once --max-retries 0 $option $q -- true
-		prints "can't run 'true': Resource temporarily unavailable; its keys go back to the queue, and it is tried again"
+		prints "can't run 'true': Resource temporarily unavailable; its keys go back to the queue, and wqctl tries again"
 		exists_no "$dir/once"
 		is "failed, parked, keys" "0 0 0" "$(stats failed parked keys)"
 		wq unlink $q

@@ -167,12 +167,6 @@ static bool queue_path(const struct args *a, char *path, size_t size)
 	return true;
 }
 
-/* Also of an error inside a command that has no queue on its command line. */
-static bool is_command(const struct args *a, const char *name)
-{
-	return a->command && !strcmp(a->command, name);
-}
-
 static const char *access_denied(const struct args *a, char *text, size_t size)
 {
 	char path[PATH_MAX];
@@ -187,7 +181,7 @@ static const char *access_denied(const struct args *a, char *text, size_t size)
 	}
 	if (!by_path && access(WQ_DEVICE, R_OK | W_OK))
 		return "you cannot open " WQ_DEVICE "; use sudo, or let root grant your group access with the udev rule 60-wq.rules";
-	if (is_command(a, "unlink") && by_path) {
+	if (!strcmp(a->command, "unlink") && by_path) {
 		snprintf(text, size, "you may not remove names of its directory; see the directory's mode: ls -ld %.*s",
 			 (int)(strrchr(path, '/') - path), path);
 		return text;
@@ -301,7 +295,7 @@ static const char *reason(const struct args *a, int err)
 		snprintf(text, sizeof(text), "adds are paused; the queue's owner ends that by: wqctl resume %s", q);
 		return text;
 	case EBUSY:
-		if (is_command(a, "unlink"))
+		if (!strcmp(a->command, "unlink") || !strcmp(a->command, "reload"))
 			return "something is mounted on the queue's file; unmount it first: findmnt lists the mounts";
 		snprintf(text, sizeof(text), "a key is disabled; the queue's owner ends that by: wqctl enable %s KEY", q);
 		return text;

@@ -5,17 +5,21 @@
  * The steps, and the state after a kill in each of them:
  *
  *  1. Look for processes, mounts and modules that use the module.	As before.
- *  2. Pause the queues, and wait until no key is processing.	The pauses end within 10 seconds.
- *  3. Save the queues to RELOAD_FILE.			All keys are in the queues, too.  The pauses
- *							end within 2 minutes, as a disk can be slow.
- *  4. Close the set of names.			As before, but the set is closed.
+ *  2. Pause the queues, and wait until no key is		The pauses end within 10 seconds.
+ *     processing.
+ *  3. Save the queues to RELOAD_FILE.			All keys are in the queues, too.  The
+ *							pauses end within 2 minutes, as a disk
+ *							can be slow.
+ *  4. Close the set of names.				As before, but the set is closed.
  *  5. Remove the keys of each queue, and its name.	The file has all keys, the set is closed.
- *  6. Unmount wqueue, unload the modules, load and mount them again.	As in step 5, or no module.
- *     The parameters that root can write keep their values, which a kill can lose.
- *  7. Restore the queues, remove the file, and open the set again.	As in step 5.
+ *  6. Unmount wqueue, unload the modules, load and	As in step 5, or no module.
+ *     mount them again.  The parameters that root can
+ *     write keep their values, which a kill can lose.
+ *  7. Restore the queues, remove the file, and open	As in step 5.
+ *     the set again.
  *
- * If the file exists, reload refuses to run, and the next boot merges it: a key runs once more if it
- * has run since step 3.
+ * If the file exists, reload refuses to run, and the next boot merges it: a key runs once more if
+ * it has run since step 3.
  *
  * While the set is closed, only root can create queues, so no user takes the name of a queue and
  * gets its keys.  The new module is closed from its load on.  If queues are missing at the end, and
@@ -30,9 +34,9 @@
  * look and the unlink is added to the restored queue, or it stays in ADDED_FILE.
  *
  * A removed queue stays paused: an add through an old descriptor fails with EHOSTDOWN, so that no
- * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no keys.
- * Programs that call wq_reopen() then, and wqctl run --follow, close the old queue and wait for the
- * new one.  If the module stays in use, step 7 makes the queues in the old module.
+ * key gets into a queue that nobody will find.  A get fails with EIDRM, because the queue has no
+ * keys.  Programs that call wq_reopen() then, and wqctl run --follow, close the old queue and wait
+ * for the new one.  If the module stays in use, step 7 makes the queues in the old module.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -165,21 +169,17 @@ static int look_at_sources(const struct reload *r, int q, const char *name)
 {
 	char text[WQ_MAX_SOURCE_TEXT];
 	struct wq_source_op op = { 0 };
-	bool found = false;
 
 	while (!wq_source_next(q, &op, text, sizeof(text))) {
-		found = true;
-		if (!r->a->force)
-			break;
-		message("the queue '%s' has a source, which the reload ends: %s", name, text);
+		if (r->a->force) {
+			message("the queue '%s' has a source, which the reload will end: %s", name, text);
+			continue;
+		}
+		message("the queue '%s' has a source, which a reload would end: %s", name, text);
+		message("detach it first, or use --force and attach it again with --scan");
+		return FAILED;
 	}
-	if (!found)
-		return errno == ENOENT ? DONE : no_reload("list the sources of", name);
-	if (r->a->force)
-		return DONE;
-	message("the queue '%s' has a source, which a reload would end: %s", name, text);
-	message("detach it first, or use --force and attach it again with --scan");
-	return FAILED;
+	return errno == ENOENT ? DONE : no_reload("list the sources of", name);
 }
 
 static int hold_queue(struct reload *r, const char *name)
@@ -265,8 +265,9 @@ static int wait_for_runs(struct reload *r)
 }
 
 /*
- * Whether the file has each key that the queue has.  While the queue was paused all the time, its keys
- * can only have become due, or its owner has changed them.  Return -1 with errno.
+ * Whether the file has each key that the queue has.  While the queue was paused all the time, its
+ * keys can only have become due, or its owner has changed them.  If the owner cancels keys and
+ * restores others meanwhile, these can be lost.  Return -1 with errno.
  */
 static int check_same(const struct held *h, struct wq_stat *st)
 {
@@ -327,20 +328,25 @@ static int cancel_keys(struct reload *r, struct held *h)
 			wq_items_free(&b);
 			return FAILED;
 		}
-		/* The check is after the list: a key that an add brings later is not in the page. */
+		/* The check is after the list: a key that comes later is not in the page. */
 		ret = wq_list_since(h->q, &b, 512, &cursor) < 0 ? -1 : check_same(h, &st);
-		h->taken = h->taken || !ret;
+		h->taken |= !ret;
 		ret = ret ? ret : cancel_page(h, &b);
 	} while (!ret && cursor);
 	wq_items_free(&b);
 	return ret || check_empty(h) ? -1 : DONE;
 }
 
+/* After check_same(): the queue has changed. */
 static int not_removed(const struct held *h)
 {
+	struct wq_stat st;
+
 	switch (errno) {
 	case ESTALE:
-		message("can't remove the queue '%s': a key was added or changed after it was saved, which its owner can allow by wqctl resume; see its owner in wqctl ls, and try again",
+		if (hold_check(&h->hold, &st))
+			return pause_ended(h, 1);
+		message("can't remove the queue '%s': a key was added or changed after it was saved; see its owner in wqctl ls, and try again",
 			h->name);
 		return FAILED;
 	case EBUSY:
@@ -362,14 +368,14 @@ static int remove_queue(struct reload *r, struct held *h)
 
 	if (ret > 0)
 		return ret;
-	if (!ret)
-		ret = wq_unlink(h->name);
-	h->unlinked = !ret;
-	if (!ret && !(h->st.state & WQ_STATE_SHUTDOWN))
-		ret = wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
-	if (!ret)
-		ret = check_empty(h);
 	if (ret)
+		return not_removed(h);
+	if (wq_unlink(h->name))
+		return no_reload("remove", h->name);
+	h->unlinked = true;
+	if (!(h->st.state & WQ_STATE_SHUTDOWN))
+		ret = wq_pause(h->q, WQ_PAUSE_ADDS, WQ_FOREVER);
+	if (ret || check_empty(h))
 		return not_removed(h);
 	close(h->q);
 	h->q = -1;
@@ -395,8 +401,7 @@ static void release_queues(struct reload *r)
 	for (h = r->list; h < r->list + r->num; h++) {
 		if (h->q < 0)
 			continue;
-		/* A removed one stays paused. */
-		if (h->hold.what && !h->unlinked)
+		if (h->hold.what)
 			hold_end(&h->hold);
 		close(h->q);
 		h->q = -1;
@@ -440,8 +445,8 @@ static int restore_queues(struct reload *r)
 }
 
 /*
- * A key was added to a queue between the last look at it and its unlink.  Pause the queue, and add the
- * key to the restored one.
+ * A key was added to a queue between the last look at it and its unlink.  Pause the queue, and add
+ * the key to the restored one.
  */
 static void move_added(struct held *h)
 {
@@ -459,20 +464,17 @@ static void move_added(struct held *h)
 	close(h->q);
 }
 
-/* Give up in step 5: what was removed comes back. */
-static void undo(struct reload *r)
+/* Give up in step 5: what was removed comes back.  @last could not be removed, and stays paused. */
+static void undo(struct reload *r, struct held *last)
 {
-	struct held added = { .q = -1 }, *h;
+	struct held added = *last;
 
-	for (h = r->list; h < r->list + r->num; h++) {
-		if (!h->unlinked || h->q < 0)
-			continue;
-		added = *h;
-		h->q = -1;
-	}
+	/* Its name was removed, and then it had a key. */
+	if (added.unlinked)
+		last->q = -1;
 	release_queues(r);
 	restore_queues(r);
-	if (added.q >= 0)
+	if (added.unlinked)
 		move_added(&added);
 }
 
@@ -662,7 +664,6 @@ static int replace_all(struct reload *r)
 	if (hold_queues(r) || wait_for_runs(r))
 		return FAILED;
 	block_signals();
-	/* If it fails, there is no file. */
 	if (save_held(r->list, r->num, RELOAD_FILE))
 		return FAILED;
 	set_closed(true);
@@ -671,7 +672,7 @@ static int replace_all(struct reload *r)
 			break;
 	if (i == r->num)
 		return replace_module(r);
-	undo(r);
+	undo(r, &r->list[i]);
 	return FAILED;
 }
 

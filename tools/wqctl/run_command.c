@@ -495,27 +495,19 @@ static int wait_command(struct slot *slot, pid_t pid)
 	}
 	if (ret < 0 || !held_all)
 		return NO_OUTCOME;
-	if (!all_read)
+	if (!all_read) {
+		message("can't keep all that the command wrote to descriptor %u: that is more than 16 MiB, or there is not enough memory; its keys go back to the queue",
+			args->outcome_fd);
 		return OUTCOMES_LOST;
+	}
 	if (limit.signal)
 		return args->restart ? RESTART : OUT_OF_TIME;
 	return status;
 }
 
-/* Messages of a worker that has no luck for long would fill the log. */
-static int not_run(int err)
-{
-	static int reported;
-
-	if (err && err != reported && !args->quiet)
-		message("can't run '%s': %s; its keys go back to the queue, and it is tried again",
-			args->words[0], strerror(err));
-	reported = err;
-	return err ? NOT_RUN : 0;
-}
-
 int run_command(struct slot *slot)
 {
+	static int reported;	/* error of the last exec, or 0 */
 	pid_t worker = getpid(), pid;
 	int ends[NUM_STREAMS], status;
 
@@ -528,12 +520,18 @@ int run_command(struct slot *slot)
 	output_close(ends);
 	status = wait_command(slot, pid);
 	if (!slot->exec_error)
-		not_run(0);
+		reported = 0;
 	if (!slot->exec_error || status == NO_OUTCOME || status == OUTCOMES_LOST)
 		return status;
 	/* The command of --restart has no key. */
-	if (is_of_machine(slot->exec_error) && !args->restart)
-		return not_run(slot->exec_error);
+	if (is_of_machine(slot->exec_error) && !args->restart) {
+		/* Once until it changes, or each exec that fails would be a line of the log. */
+		if (slot->exec_error != reported && !args->quiet)
+			message("can't run '%s': %s; its keys go back to the queue, and wqctl tries again",
+				args->words[0], strerror(slot->exec_error));
+		reported = slot->exec_error;
+		return NOT_RUN;
+	}
 	if (!is_of_each_key(slot->exec_error))
 		return -slot->exec_error;
 	slot->no_command = true;

@@ -404,9 +404,6 @@ static bool run_and_end(struct slot *slot)
 		return false;
 	}
 	if (status == OUTCOMES_LOST || status == NOT_RUN) {
-		if (status == OUTCOMES_LOST)
-			message("can't keep all that the command wrote to descriptor %u: that is more than 16 MiB, or there is not enough memory; its keys go back to the queue",
-				args->outcome_fd);
 		/* no busy loop if each command does that */
 		pause_touching();
 		give_back(slot);

@@ -8,6 +8,7 @@
 #include <linux/err.h>
 #include <linux/fs.h>
 #include <linux/path.h>
+#include <linux/seq_file.h>
 #include <linux/uaccess.h>
 
 #include "dev/buf.h"
@@ -63,6 +64,12 @@ static inline struct wq_consumer *wq_file_consumer(struct file *file)
 
 	/* Pairs with the store-release in wq_verb_open(): the queue is initialized. */
 	return IS_ERR_OR_NULL(smp_load_acquire(&f->c->q)) ? NULL : f->c;
+}
+
+/* Name the queue of a file in its fdinfo, by which an admin finds its processes. */
+static inline void wq_show_queue(struct seq_file *m, const char *name)
+{
+	seq_printf(m, "wq-queue:\t%s\n", name[0] ? name : "-");
 }
 
 /* Copy @arg out to the caller's struct, as much as that has room for. */

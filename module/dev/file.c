@@ -157,7 +157,7 @@ static void __cold wq_show_fdinfo(struct seq_file *m, struct file *file)
 	if (!c)
 		return;
 	wq_consumer_stats(c, &st, NULL);
-	seq_printf(m, "wq-queue:\t%s\n", st.name[0] ? st.name : "-");
+	wq_show_queue(m, st.name);
 	if (st.state & WQ_STATE_UNLINKED)
 		seq_printf(m, "wq-unlinked:\t%s\n", "yes");
 	seq_printf(m, "wq-held:\t%u\n", st.held);

@@ -70,7 +70,7 @@ static void __cold wait_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	const struct wait_file *f = file->private_data;
 
-	seq_printf(m, "wq-queue:\t%s\n", f->q->name[0] ? f->q->name : "-");
+	wq_show_queue(m, f->q->name);
 }
 
 static const struct file_operations wait_fops = {

@@ -460,7 +460,7 @@ test_source_ended() {
 	finds source-ended "wqctl sources doctors" ''
 	# That is no fault for root if the queue is another user's.
 	chown nobody /dev/wqueue/doctors
-	passes sources "a source of the queue 'doctors' of uid $(id -u nobody) watched is gone" ''
+	passes sources "one of the queue 'doctors' of uid $(id -u nobody) has" ''
 	examine 1 as_user
 	holds '.[-1].code == "source-ended" and (.[-1].text | contains("wqctl sources doctors"))'
 	succeeds "$WQCTL" unlink doctors

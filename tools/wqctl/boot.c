@@ -15,8 +15,8 @@
  *	reload.wq		of a reload that was interrupted
  *	reload-added.wq		keys that came while a reload failed, see reload.c
  *
- * A snapshot is no longer "restoring" when each of its queues is in the kernel or in queues.failed.  A
- * lock of the directory keeps saves of the units, reloads and other restores away.
+ * A snapshot is no longer "restoring" when each of its queues is in the kernel or in queues.failed.
+ * A lock of the directory keeps saves of the units, reloads and other restores away.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -440,8 +440,8 @@ static int set_aside(struct boot *b)
  */
 static int restore_set_aside(const struct boot *b)
 {
-	char name[64];
 	bool running = b->running, over;
+	char name[64];
 	int n, ret = DONE;
 
 	for (n = STATE_NUMBERS; n > 0; n--) {

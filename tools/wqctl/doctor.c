@@ -653,7 +653,7 @@ static enum finding check_sources(struct doctor *d)
 		ret = fault(d, "source-ended", "what a source of the queue '%s' watched is gone, and no change of it has a key; see why, attach a source to what is back, and detach the old one: wqctl sources %s%s",
 			    ended->name, end_of_options(ended->name), ended->name);
 	else
-		ret = fine(d, "none of your queues has one that ended, but what a source of the queue '%s' of uid %u watched is gone; see why: wqctl sources %s%s",
+		ret = fine(d, "no source of your queues has ended; one of the queue '%s' of uid %u has, see why: wqctl sources %s%s",
 			   ended->name, ended->uid, end_of_options(ended->name), ended->name);
 	free(qs.list);
 	return ret;

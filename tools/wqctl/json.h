@@ -8,8 +8,8 @@
 #include "wqctl.h"
 
 /*
- * Set a member, or append an element.  @value is NULL if there was not enough memory: then nothing
- * is printed, and the exit status is FAILED.
+ * Set a member, or append an element.  @value is NULL if there was not enough memory: then no
+ * further JSON is printed, and the exit status is FAILED.
  */
 void set_json(json_t *to, const char *name, json_t *value);
 void add_json(json_t *to, json_t *value);

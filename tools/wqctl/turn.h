@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /**
- * struct turn - a queue that has its turn
+ * struct turn - a queue's place in the order
  * @index: of the queue in a list of the caller's
  * @uid: its owner
  * @keys: its keys
@@ -21,8 +21,8 @@ struct turn {
 
 /*
  * Sort queues by their turns: those of root first, then those of the user whose queues have the
- * fewest keys, and so on, and of each user the smallest one first.  So how long a user's queues
- * take depends on no user who has more keys.
+ * fewest keys, and so on, and of each user the smallest one first.  So a user waits only for root
+ * and for users with fewer keys.
  */
 void turns_sort(struct turn *turns, size_t num);
 

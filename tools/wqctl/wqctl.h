@@ -173,7 +173,7 @@ int queues_get(struct queues *qs);
 
 /*
  * As queues_get(), but the elements have a name alone, and queues that the caller can't open are
- * among them.  So a queue that can't be opened keeps nobody from the others.
+ * among them.  So one queue that can't be opened does not make the list fail.
  */
 int queues_names(struct queues *qs);
 

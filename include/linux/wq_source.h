@@ -21,8 +21,8 @@ struct wq_source;
  * @name: lowercase letters and digits, below WQ_KIND_MAX of them
  * @owner: THIS_MODULE.  Each source holds it.
  * @args_size: size of the struct that wq_source_op.arg is the address of
- * @args_min: the least wq_source_op.arg_size: an attach with fewer bytes fails with -EINVAL.  Bytes
- *	beyond it that the caller lacks count as zeros.  0: there is no minimum
+ * @args_min: the least wq_source_op.arg_size: an attach with fewer bytes fails with -EINVAL.
+ *	Fields beyond it that the caller's struct does not have count as zeros.  0: no minimum
  * @attach: begin to watch for a source, as set in the struct that @args points to.  It checks the
  *	caller's rights.  Events can come before it returns.  May sleep.  On error the source is not
  *	attached, no event comes any more, and @unhook and @free are not called.

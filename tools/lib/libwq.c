@@ -140,8 +140,9 @@ static int path_of(char path[PATH_MAX], const char *name)
 
 /*
  * Open the directory of @path.  *@base receives the name in it.  If the directory is in wqueue, so
- * is a file of that name.  Another user can replace a directory or a link of the path at any time,
- * so the next use of a path that was checked can meet another file.
+ * is a file of that name, unless root has mounted another file on it.  Another user can replace a
+ * directory or a link of the path at any time, so the next use of a path that was checked can meet
+ * another file.
  */
 static int open_parent(const char *path, int oflag, const char **base)
 {
@@ -185,13 +186,18 @@ static int make_consumer(int fd, int oflag)
 	return -1;
 }
 
-/* Open what @fd, which has O_PATH, refers to. */
+/* Open the file of a descriptor again, by /proc.  The descriptor may have O_PATH. */
 static int open_again(int fd, int oflag)
 {
 	char path[32];
+	int ret;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return open(path, oflag | O_CLOEXEC);
+	ret = open(path, oflag | O_CLOEXEC);
+	/* Without /proc, ENOENT would look like a missing queue. */
+	if (ret < 0 && errno == ENOENT && access(path, F_OK))
+		errno = ENOSYS;
+	return ret;
 }
 
 /* Open a path that leads out of its directory: it is a link, or a mount of a queue's file. */

@@ -133,8 +133,8 @@
  *  ENOTCONN   the file is not bound to a queue; not for the verbs info, open and unlink, which
  *             need no queue
  *  EACCES     the file's access mode does not permit the verb: get, done, touch and list need read
- *             access, add, map and shut down need write access, stat, key, attrs, pause, source and
- *             wait need one of them
+ *             access, add, map and shut down need write access, stat, key, attrs, pause and wait
+ *             need one of them, source needs one of them to list, and write access otherwise
  */
 #ifndef _UAPI_LINUX_WQ_H
 #define _UAPI_LINUX_WQ_H
@@ -1179,7 +1179,7 @@ struct wq_hist {
  *	time, or that time never comes.  A group waits for the end of its rest, for a token of
  *	wq_attrs.group_start_rate or, without keys, until its bucket is full
  * @resumes: how often a pause of gets or of adds has ended, by a call, by its time or by a shut
- *	down.  If it has not changed, and both are paused, they were paused all the time
+ *	down.  If it has not changed, and gets and adds are paused, they were paused the whole time
  *
  * Runs are conserved: adds + given_back = ready + gets + canceled + merged + given_back_failed +
  * keys that are dirty while processing, and gets = processing + dones + given_back.  A parked key
@@ -1446,9 +1446,13 @@ struct wq_map_page {
  *
  * Errors of WQ_IOC_MAP:
  *  EINVAL      @flags or @timeout is not 0
- *  EOPNOTSUPP  the queue has no map: it was created with WQ_OPEN_NO_MAP, its keys have
- *              priorities, a kernel module created it that switched the map off, whose adds join a
- *              retry or whose policy sees repeat adds, or the machine's data caches have aliases
+ *  EOPNOTSUPP  the queue has no map.  One of these is true:
+ *              - the queue was created with WQ_OPEN_NO_MAP
+ *              - its keys have priorities
+ *              - its kernel module switched the map off
+ *              - its adds join a retry
+ *              - its policy sees repeat adds
+ *              - the machine's data caches have aliases
  *  EMFILE, ENFILE  the process or the system has as many open files as its limit allows
  *  ENOMEM      there is not enough memory
  *

@@ -874,7 +874,7 @@ class Stat:
         time, or that time never comes. A group waits for the end of its rest, for a token of
         wq_attrs.group_start_rate or, without keys, until its bucket is full
     resumes: how often a pause of gets or of adds has ended, by a call, by its time or by a shut
-        down. If it has not changed, and both are paused, they were paused all the time
+        down. If it has not changed, and gets and adds are paused, they were paused the whole time
     """
 
     name: str

@@ -304,6 +304,9 @@ static bool path_of_held(int i, char path[WQ_MAX_KEY])
 {
 	char link[32], name[WQ_MAX_KEY] = "";
 
+	/* 0 is standard input, which is outside of the tree. */
+	if (held[i].fd <= 0)
+		return false;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", held[i].fd);
 	if (readlink(link, name, sizeof(name) - 1) <= 0 || access(name, F_OK))
 		return false;

@@ -976,20 +976,18 @@ static int begin(struct net_ns *ns, struct net_watch *w, u32 tables)
  * lock of the namespace is not held, so no attach waits for the waits of others.  The caller's own
  * source is counted, so no other one clears its bits of settled.
  */
-static int settle(struct net_watch *w, u32 tables)
+static void settle(struct net_watch *w, u32 tables)
 {
 	/* After the end of the wait.  Pairs with the barrier in net_attach(). */
 	if (READ_ONCE(w->begun) && !(tables & ~AT_ONCE & ~READ_ONCE(w->settled)))
-		return 0;
-	if (rtnl_lock_killable())
-		return -EINTR;
+		return;
+	rtnl_lock();
 	rtnl_unlock();
 	synchronize_rcu();
 	raw_spin_lock(&wq_net_lock);
 	WRITE_ONCE(w->begun, true);
 	WRITE_ONCE(w->settled, w->settled | tables);
 	raw_spin_unlock(&wq_net_lock);
-	return 0;
 }
 
 static struct net_watch *watch_new(struct net_ns *ns)
@@ -1130,7 +1128,8 @@ static int net_attach(struct wq_source *s, const void *arg)
 		ret = begin(ns, src->watch, src->tables);
 		mutex_unlock(&ns->lock);
 	}
-	ret = ret ?: settle(src->watch, src->tables);
+	if (!ret)
+		settle(src->watch, src->tables);
 	/*
 	 * The caller dumps tables without a lock.  Pairs with the barrier in watches(), and with
 	 * the grace period of the settle() that has ended.

@@ -1957,7 +1957,8 @@ test_save_that_is_killed_leaves_no_pause_and_the_old_file() {
 	seq 20000 | succeeds wq add $q
 	echo old >"$dir/s"
 	for i in 0 0.02 0.05 0.1; do
-		wq save -o "$dir/s" $q &
+		# a function would be a shell of its own, whose death ends no save
+		"$WQCTL" save -o "$dir/s" $q &
 		pid=$!
 		nap $i
 		kill -9 $pid 2>/dev/null

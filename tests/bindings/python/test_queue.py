@@ -172,7 +172,7 @@ class Keys(Case):
                 with self.subTest(key=key, call=call), self.assertRaisesRegex(cls, text):
                     call(key)  # type: ignore[operator]
         with self.assertRaisesRegex(ValueError, "empty"):
-            self.q.add_many(["a", ""])
+            self.q.add_many(["", "a"])
         for one in "abc", b"abc", pathlib.Path("/a"):
             with self.subTest(one=one), self.assertRaisesRegex(TypeError, "add.. takes one"):
                 self.q.add_many(one)  # type: ignore[arg-type]

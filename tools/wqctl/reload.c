@@ -464,12 +464,12 @@ static void move_added(struct held *h)
 	close(h->q);
 }
 
-/* Give up in step 5: what was removed comes back.  @last could not be removed, and stays paused. */
+/* Give up in step 5: what was removed comes back.  @last is the queue that could not be removed. */
 static void undo(struct reload *r, struct held *last)
 {
 	struct held added = *last;
 
-	/* Its name was removed, and then it had a key. */
+	/* It had a key after its name was removed, so it stays paused. */
 	if (added.unlinked)
 		last->q = -1;
 	release_queues(r);

@@ -225,7 +225,7 @@ static int every_verb(const char *name, int oflag, bool allowed, bool owner)
 	return 0;
 }
 
-TEST_F_TIMEOUT(users, every_verb_checks_the_caller_class_and_the_file_mode, 120)
+TEST_F(users, every_verb_checks_the_caller_class_and_the_file_mode)
 {
 	static const struct {
 		uid_t uid;
@@ -420,7 +420,7 @@ static int end_as_writer(const char *name, int cap)
 	return 0;
 }
 
-TEST_F_TIMEOUT(users, shutdown_by_a_writer_needs_read_access_or_the_owner_or_CAP_FOWNER, 60)
+TEST_F(users, shutdown_by_a_writer_needs_read_access_or_the_owner_or_CAP_FOWNER)
 {
 	int last = read_number("/proc/sys/kernel/cap_last_cap"), q;
 	pid_t pid;
@@ -456,7 +456,7 @@ TEST_F_TIMEOUT(users, shutdown_by_a_writer_needs_read_access_or_the_owner_or_CAP
 
 #define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
 
-TEST_F_TIMEOUT(users, capabilities_are_those_of_files_and_sys_resource, 60)
+TEST_F(users, capabilities_are_those_of_files_and_sys_resource)
 {
 	int last = read_number("/proc/sys/kernel/cap_last_cap");
 	char queues[16];

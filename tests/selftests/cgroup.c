@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-#define LIMIT		120		/* time limit of a test, in s */
 #define ROOT		"/sys/fs/cgroup"
 #define CGROUP		ROOT "/wq-inside"
 #define USER_QUEUES	"/sys/module/wq/parameters/user_queues"
@@ -251,7 +250,7 @@ static void end_attack(const pid_t *pid)
  * At 5 % of a CPU, a user made the threads of his queues work on more than a CPU. The threads of the
  * kernel also work for others, so the least of some rounds counts.
  */
-TEST_F_TIMEOUT(cgroup, adds_with_delays_cost_no_time_outside, LIMIT)
+TEST_F(cgroup, adds_with_delays_cost_no_time_outside)
 {
 	unsigned long *adds = shared(sizeof(*adds)), first;
 	__s64 inside_us, kernel_us, idle_us, over = INT64_MAX;
@@ -281,7 +280,7 @@ TEST_F_TIMEOUT(cgroup, adds_with_delays_cost_no_time_outside, LIMIT)
 	munmap(adds, sizeof(*adds));
 }
 
-TEST_F_TIMEOUT(cgroup, all_verbs_need_no_memory_or_threads_outside, LIMIT)
+TEST_F(cgroup, all_verbs_need_no_memory_or_threads_outside)
 {
 	unsigned long *adds = shared(sizeof(*adds));
 	struct usage before = usage(), now;
@@ -348,7 +347,7 @@ static __s64 longest_round(const char *name, __s64 ns, int *rounds)
 	return longest;
 }
 
-TEST_F_TIMEOUT(cgroup, other_users_do_not_wait_for_a_throttled_user, LIMIT)
+TEST_F(cgroup, other_users_do_not_wait_for_a_throttled_user)
 {
 	struct { __s64 longest; int rounds; } *seen = shared(4096);
 	unsigned long *adds = shared(sizeof(*adds));
@@ -377,7 +376,7 @@ TEST_F_TIMEOUT(cgroup, other_users_do_not_wait_for_a_throttled_user, LIMIT)
 }
 
 /* Lists and creates by as many processes as the group may have. */
-TEST_F_TIMEOUT(cgroup, create_and_list_of_a_throttled_user_hold_up_no_other_open, LIMIT)
+TEST_F(cgroup, create_and_list_of_a_throttled_user_hold_up_no_other_open)
 {
 	struct { __s64 longest; int rounds; } *seen = shared(4096);
 	pid_t pid[PROCS], bob;
@@ -500,7 +499,7 @@ FIXTURE_TEARDOWN(slack)
 	q_unlink(self->name);
 }
 
-TEST_F_TIMEOUT(slack, delays_wake_an_epoll_waiter_at_most_once_in_the_slack, LIMIT)
+TEST_F(slack, delays_wake_an_epoll_waiter_at_most_once_in_the_slack)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
 	int q = open_slack(self->name, SLACK, 0), ep = epoll_create1(0), events = 0;
@@ -534,7 +533,7 @@ TEST_F_TIMEOUT(slack, delays_wake_an_epoll_waiter_at_most_once_in_the_slack, LIM
 	close(q);
 }
 
-TEST_F_TIMEOUT(slack, delays_wake_a_getter_once_in_the_slack_and_end_late_by_it_at_most, LIMIT)
+TEST_F(slack, delays_wake_a_getter_once_in_the_slack_and_end_late_by_it_at_most)
 {
 	const __s64 slack = 400 * MS;
 	int q = open_slack(self->name, slack, 0), waits = 0, late = 0;
@@ -566,7 +565,7 @@ TEST_F_TIMEOUT(slack, delays_wake_a_getter_once_in_the_slack_and_end_late_by_it_
 }
 
 /* The usual slack is no cause of lateness. */
-TEST_F_TIMEOUT(slack, default_slack_is_50_us_and_a_key_is_not_late, LIMIT)
+TEST_F(slack, default_slack_is_50_us_and_a_key_is_not_late)
 {
 	int q = open_slack(self->name, 0, 0);
 	__s64 least = INT64_MAX;
@@ -590,7 +589,7 @@ TEST_F_TIMEOUT(slack, default_slack_is_50_us_and_a_key_is_not_late, LIMIT)
 	close(q);
 }
 
-TEST_F_TIMEOUT(slack, leases_end_late_by_the_slack_at_most, LIMIT)
+TEST_F(slack, leases_end_late_by_the_slack_at_most)
 {
 	enum { KEYS = 100 };
 	int q = open_slack(self->name, SLACK, 300 * MS), other, ep = epoll_create1(0);

@@ -777,7 +777,7 @@ static int concurrent_sets(void)
 	return 0;
 }
 
-TEST_F_TIMEOUT(quota, set_of_max_keys_by_several_processes_charges_the_sum, 60)
+TEST_F(quota, set_of_max_keys_by_several_processes_charges_the_sum)
 {
 	pid_t pid = user(DAVE, OTHERS, 0);
 

@@ -316,7 +316,7 @@ TEST_F(groups, reader_that_polls_gets_all_keys_of_a_group)
 }
 
 /* Several processes, whose runs of a group never overlap. */
-TEST_F_TIMEOUT(groups, processes_never_process_two_keys_of_a_group, 120)
+TEST_F(groups, processes_never_process_two_keys_of_a_group)
 {
 	enum { WORKERS = 4, GROUPS = 3, RUNS = 1000 };
 	struct shared {

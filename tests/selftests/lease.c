@@ -7,13 +7,12 @@
  * real processes and real time on a machine that may be busy. Leases that must end have a
  * second or less, leases that must not end an hour.
  */
-#define EVENTUALLY_LIMIT	(60 * SEC)	/* LIMIT is longer */
+#define EVENTUALLY_LIMIT	(60 * SEC)	/* a test has longer */
 #include "wq_test.h"
 
 #include <poll.h>
 #include <sys/ptrace.h>
 
-#define LIMIT		120		/* time limit of a test, in s */
 #define TRIES		10		/* if the machine is too busy */
 
 /* A queue's name; the test creates the queue. */
@@ -127,7 +126,7 @@ static bool stopped(pid_t pid)
 }
 
 /* A signal or a tracer stops the process. */
-TEST_F_TIMEOUT(lease, lease_of_a_stopped_process_expires_and_late_done_fails_with_ESTALE, LIMIT)
+TEST_F(lease, lease_of_a_stopped_process_expires_and_late_done_fails_with_ESTALE)
 {
 	self->q = q_open_lease(self->name, 0, SEC);
 	ASSERT_LE(0, self->q);
@@ -172,7 +171,7 @@ TEST_F_TIMEOUT(lease, lease_of_a_stopped_process_expires_and_late_done_fails_wit
 
 /* ---- a consumer that ends ---- */
 
-TEST_F_TIMEOUT(lease, lease_of_a_killed_process_is_given_back_at_once_and_not_expired, LIMIT)
+TEST_F(lease, lease_of_a_killed_process_is_given_back_at_once_and_not_expired)
 {
 	struct hung *h = shared(sizeof(*h));
 	struct item it;
@@ -188,7 +187,7 @@ TEST_F_TIMEOUT(lease, lease_of_a_killed_process_is_given_back_at_once_and_not_ex
 	ASSERT_EQ(0, q_done(self->q, &it));
 }
 
-TEST_F_TIMEOUT(lease, lease_is_shared_after_fork, LIMIT)
+TEST_F(lease, lease_is_shared_after_fork)
 {
 	struct item a, b;
 	__s64 begun;
@@ -214,7 +213,7 @@ TEST_F_TIMEOUT(lease, lease_is_shared_after_fork, LIMIT)
 
 /* ---- touch ---- */
 
-TEST_F_TIMEOUT(lease, touch_array_returns_the_result_of_each_key, LIMIT)
+TEST_F(lease, touch_array_returns_the_result_of_each_key)
 {
 	struct array a = array_new(1 << 14);
 	struct item it[4], theirs;
@@ -316,7 +315,7 @@ static int touched(int q, int n, __s64 when)
 	return i;
 }
 
-TEST_F_TIMEOUT(lease, touch_without_results_stops_at_the_first_error, LIMIT)
+TEST_F(lease, touch_without_results_stops_at_the_first_error)
 {
 	enum { N = 100 };
 	static const int at[] = { 0, 1, 31, 32, 33, 64, 99 };
@@ -337,7 +336,7 @@ TEST_F_TIMEOUT(lease, touch_without_results_stops_at_the_first_error, LIMIT)
 	}
 }
 
-TEST_F_TIMEOUT(lease, touch_array_of_hundreds_touches_all, LIMIT)
+TEST_F(lease, touch_array_of_hundreds_touches_all)
 {
 	enum { N = 500 };
 	__s32 results[N];
@@ -361,7 +360,7 @@ TEST_F_TIMEOUT(lease, touch_array_of_hundreds_touches_all, LIMIT)
  * 0, the key is held for a whole lease from before the call.  If it fails with ESTALE, at
  * least a lease has passed since the get.
  */
-TEST_F_TIMEOUT(lease, touch_racing_with_the_end_of_the_lease_is_exact, LIMIT)
+TEST_F(lease, touch_racing_with_the_end_of_the_lease_is_exact)
 {
 	enum { ROUNDS = 1000 };
 	int kept = 0, lost = 0;
@@ -406,7 +405,7 @@ TEST_F_TIMEOUT(lease, touch_racing_with_the_end_of_the_lease_is_exact, LIMIT)
 
 /* ---- bad input of touch ---- */
 
-TEST_F_TIMEOUT(lease, touch_EFAULT_at_any_record_keeps_the_touches_before_it, LIMIT)
+TEST_F(lease, touch_EFAULT_at_any_record_keeps_the_touches_before_it)
 {
 	enum { N = 5 };
 
@@ -429,7 +428,7 @@ TEST_F_TIMEOUT(lease, touch_EFAULT_at_any_record_keeps_the_touches_before_it, LI
 	}
 }
 
-TEST_F_TIMEOUT(lease, touch_EFAULT_at_any_result_returns_the_right_count, LIMIT)
+TEST_F(lease, touch_EFAULT_at_any_result_returns_the_right_count)
 {
 	enum { N = 5 };
 
@@ -469,7 +468,7 @@ TEST_F(lease, open_with_a_lease_out_of_range_fails_with_ERANGE_and_creates_no_qu
 
 /* ---- leases in query, list, stat, fdinfo, debugfs and traces ---- */
 
-TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
+TEST_F(lease, query_returns_the_remaining_lease)
 {
 	struct wq_key_op ks = { .size = sizeof(ks) };
 	struct item it;
@@ -508,7 +507,7 @@ TEST_F_TIMEOUT(lease, query_returns_the_remaining_lease, LIMIT)
 	ASSERT_EQ(WQ_KEY_PROCESSING | WQ_KEY_MINE, (int)ks.info.state);
 }
 
-TEST_F_TIMEOUT(lease, stat_list_fdinfo_and_debugfs_show_leases, LIMIT)
+TEST_F(lease, stat_list_fdinfo_and_debugfs_show_leases)
 {
 	struct array a = array_new(4096);
 	char fdinfo[64], metrics[128];
@@ -572,7 +571,7 @@ TEST_F(lease, query_and_list_show_a_key_as_ready_whose_lease_has_ended)
 
 #define TRACING "/sys/kernel/tracing/"
 
-TEST_F_TIMEOUT(lease, lease_expired_tracepoint_has_the_time_that_the_key_was_held, LIMIT)
+TEST_F(lease, lease_expired_tracepoint_has_the_time_that_the_key_was_held)
 {
 	char line[512], word[128];
 	struct item it;
@@ -606,7 +605,7 @@ TEST_F_TIMEOUT(lease, lease_expired_tracepoint_has_the_time_that_the_key_was_hel
 
 /* ---- wake-ups ---- */
 
-TEST_F_TIMEOUT(lease, lease_end_wakes_poll_and_epoll, LIMIT)
+TEST_F(lease, lease_end_wakes_poll_and_epoll)
 {
 	static const __u32 flags[] = { 0, EPOLLET, EPOLLEXCLUSIVE };
 	struct pollfd p = { .events = POLLIN };
@@ -739,7 +738,7 @@ static void load_add(const char *name, struct load *l)
 	_exit(0);
 }
 
-TEST_F_TIMEOUT(lease, lease_with_stopped_workers_under_load_covers_every_add, LIMIT)
+TEST_F(lease, lease_with_stopped_workers_under_load_covers_every_add)
 {
 	/* A key whose lease expired twice in a row has no delay, which the shut down would drop. */
 	static const struct wq_limiter_spec none = { .kind = WQ_LIMITER_EXPONENTIAL };

@@ -46,7 +46,7 @@ FIXTURE_TEARDOWN(load)
 	inject(0);
 }
 
-TEST_F_TIMEOUT(load, takes_back_what_it_has_registered_when_an_allocation_fails, 120)
+TEST_F(load, takes_back_what_it_has_registered_when_an_allocation_fails)
 {
 	enum { NONE = 1000000 };
 	int n, last, ret, refused = 0;

@@ -164,7 +164,7 @@ static int end_keys(int q, enum way way, int n, int len)
 	return 0;
 }
 
-TEST_F_TIMEOUT(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave, 120)
+TEST_F(memory, stat_memory_equals_the_cgroup_charge_until_the_keys_leave)
 {
 	static const struct {
 		enum way way;
@@ -642,7 +642,7 @@ static int something_else(void)
 	return p[12345678] - 1;
 }
 
-TEST_F_TIMEOUT(memory, cgroup_without_memory_does_not_stop_other_cgroups, 120)
+TEST_F(memory, cgroup_without_memory_does_not_stop_other_cgroups)
 {
 	struct run *run = shared(sizeof(*run));
 	long long at_limit;

@@ -905,7 +905,7 @@ static int sync_in_the_end(int dev, int *stage)
 	return info.charged_queues ? 0 : 2;
 }
 
-TEST_F_TIMEOUT(set, sync_returns_while_an_unmount_ends_a_queue_full_of_keys, 120)
+TEST_F(set, sync_returns_while_an_unmount_ends_a_queue_full_of_keys)
 {
 	int dev = q_dev(O_RDWR), *stage = shared(sizeof(*stage)), ret = 2;
 	struct wq_info info;
@@ -968,7 +968,7 @@ static int create_64(void)
 }
 
 /* A mark keeps the inode without the mount, so several tasks drop last references at once. */
-TEST_F_TIMEOUT(set, umount_ends_each_queue_beside_marks_that_end, 60)
+TEST_F(set, umount_ends_each_queue_beside_marks_that_end)
 {
 	int dev = q_dev(O_RDWR), *stage = shared(sizeof(*stage));
 	struct wq_info info;
@@ -1131,7 +1131,7 @@ static void race(int kind)
 	_exit(0);
 }
 
-TEST_F_TIMEOUT(set, create_and_unlink_beside_opens_of_many_processes, 60)
+TEST_F(set, create_and_unlink_beside_opens_of_many_processes)
 {
 	pid_t pid[8];
 

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <sys/mman.h>
 
-#define LIMIT	120		/* time limit of a test, in s */
 #define LEASE	(300 * MS)	/* above what a busy machine needs between get and done */
 
 enum {
@@ -236,7 +235,7 @@ FIXTURE_TEARDOWN(lost)
 	EXPECT_TRUE(ends_conserved(self->q, self->name));
 }
 
-TEST_F_TIMEOUT(lost, given_back_once_goes_ahead_of_all_and_is_no_failure, LIMIT)
+TEST_F(lost, given_back_once_goes_ahead_of_all_and_is_no_failure)
 {
 	self->q = create(self->name, HOUR, self->lease, 0, "poison other");
 	ASSERT_TRUE(reports(self->q, "poison", 0, 0));
@@ -252,7 +251,7 @@ TEST_F_TIMEOUT(lost, given_back_once_goes_ahead_of_all_and_is_no_failure, LIMIT)
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F_TIMEOUT(lost, given_back_twice_in_a_row_counts_as_failed_and_is_delayed, LIMIT)
+TEST_F(lost, given_back_twice_in_a_row_counts_as_failed_and_is_delayed)
 {
 	__s64 begun;
 
@@ -273,7 +272,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_in_a_row_counts_as_failed_and_is_delayed, 
 	ASSERT_TRUE(next_is(self->q, "other", 0, 0));
 }
 
-TEST_F_TIMEOUT(lost, given_back_again_and_again_waits_for_the_limiters_growing_delays, LIMIT)
+TEST_F(lost, given_back_again_and_again_waits_for_the_limiters_growing_delays)
 {
 	enum { TIMES = 5 };
 	__s64 lost[TIMES], got[TIMES];
@@ -318,7 +317,7 @@ TEST_F_TIMEOUT(lost, given_back_again_and_again_waits_for_the_limiters_growing_d
 	ASSERT_EQ(-ENOENT, q_query(self->q, "poison"));
 }
 
-TEST_F_TIMEOUT(lost, given_back_twice_goes_to_the_tail_if_the_delay_is_0, LIMIT)
+TEST_F(lost, given_back_twice_goes_to_the_tail_if_the_delay_is_0)
 {
 	self->q = create(self->name, 0, self->lease, 0, "poison a b");
 	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 2));
@@ -332,7 +331,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_goes_to_the_tail_if_the_delay_is_0, LIMIT)
 	ASSERT_TRUE(next_is(self->q, "poison", 2, 1));
 }
 
-TEST_F_TIMEOUT(lost, done_resets_given_back_and_the_failures_of_lost_runs, LIMIT)
+TEST_F(lost, done_resets_given_back_and_the_failures_of_lost_runs)
 {
 	self->q = create(self->name, 0, self->lease, 0, "poison");
 	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 3));
@@ -350,7 +349,7 @@ TEST_F_TIMEOUT(lost, done_resets_given_back_and_the_failures_of_lost_runs, LIMIT
 	ASSERT_EQ(2, q_stat(self->q).given_back_failed);
 }
 
-TEST_F_TIMEOUT(lost, done_with_RETRY_resets_given_back_and_adds_a_failure, LIMIT)
+TEST_F(lost, done_with_RETRY_resets_given_back_and_adds_a_failure)
 {
 	union one one;
 	struct array a = { .recs = &one, .room = sizeof(one) };
@@ -363,7 +362,7 @@ TEST_F_TIMEOUT(lost, done_with_RETRY_resets_given_back_and_adds_a_failure, LIMIT
 	ASSERT_TRUE(reports(self->q, "poison", 0, 3));
 }
 
-TEST_F_TIMEOUT(lost, done_with_any_outcome_resets_given_back, LIMIT)
+TEST_F(lost, done_with_any_outcome_resets_given_back)
 {
 	static const __u16 outcomes[] = {
 		0, WQ_OUTCOME_FORGET, WQ_OUTCOME_RETRY, WQ_OUTCOME_AFTER,
@@ -391,7 +390,7 @@ TEST_F_TIMEOUT(lost, done_with_any_outcome_resets_given_back, LIMIT)
 	ASSERT_EQ(0, q_stat(self->q).given_back_failed);
 }
 
-TEST_F_TIMEOUT(lost, cancel_resets_given_back_unless_the_key_is_processing, LIMIT)
+TEST_F(lost, cancel_resets_given_back_unless_the_key_is_processing)
 {
 	int other;
 	struct run run;
@@ -421,7 +420,7 @@ TEST_F_TIMEOUT(lost, cancel_resets_given_back_unless_the_key_is_processing, LIMI
 	close(other);
 }
 
-TEST_F_TIMEOUT(lost, forget_resets_the_failures_of_a_poison_key, LIMIT)
+TEST_F(lost, forget_resets_the_failures_of_a_poison_key)
 {
 	self->q = create(self->name, 0, self->lease, 0, "poison");
 	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 3));
@@ -432,7 +431,7 @@ TEST_F_TIMEOUT(lost, forget_resets_the_failures_of_a_poison_key, LIMIT)
 	ASSERT_TRUE(next_is(self->q, "poison", info(self->q, "poison").given_back, 0));
 }
 
-TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_once_is_merged_and_ahead_of_all, LIMIT)
+TEST_F(lost, add_during_a_run_that_is_lost_once_is_merged_and_ahead_of_all)
 {
 	self->q = create(self->name, HOUR, self->lease, 0, "poison other");
 	ASSERT_TRUE(lose_after_add(self->q, self->name, self->way, 1, "poison"));
@@ -444,7 +443,7 @@ TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_once_is_merged_and_ahead_of_a
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_twice_is_ready_at_the_tail_and_retried, LIMIT)
+TEST_F(lost, add_during_a_run_that_is_lost_twice_is_ready_at_the_tail_and_retried)
 {
 	self->q = create(self->name, HOUR, self->lease, 0, "poison other");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
@@ -461,7 +460,7 @@ TEST_F_TIMEOUT(lost, add_during_a_run_that_is_lost_twice_is_ready_at_the_tail_an
 	ASSERT_TRUE(reports(self->q, "poison", 0, 0));
 }
 
-TEST_F_TIMEOUT(lost, given_back_twice_keeps_an_earlier_pending_delay, LIMIT)
+TEST_F(lost, given_back_twice_keeps_an_earlier_pending_delay)
 {
 	self->q = create(self->name, 2 * HOUR, self->lease, 0, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
@@ -481,7 +480,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_keeps_an_earlier_pending_delay, LIMIT)
 	ASSERT_EQ(1, q_stat(self->q).delayed);
 }
 
-TEST_F_TIMEOUT(lost, given_back_with_fresh_keys_only_the_poison_goes_to_the_tail, LIMIT)
+TEST_F(lost, given_back_with_fresh_keys_only_the_poison_goes_to_the_tail)
 {
 	self->q = create(self->name, 0, self->lease, 0, "p1 p2");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 2));
@@ -500,7 +499,7 @@ TEST_F_TIMEOUT(lost, given_back_with_fresh_keys_only_the_poison_goes_to_the_tail
 	ASSERT_TRUE(next_is(self->q, "p2", 2, 1));
 }
 
-TEST_F_TIMEOUT(lost, given_back_of_1000_keys_is_right_for_each, LIMIT)
+TEST_F(lost, given_back_of_1000_keys_is_right_for_each)
 {
 	enum { KEYS = 1000 };
 	struct array a = array_new(KEYS * WQ_REC_SIZE(8));
@@ -551,7 +550,7 @@ TEST_F_TIMEOUT(lost, given_back_of_1000_keys_is_right_for_each, LIMIT)
 	free(a.recs);
 }
 
-TEST_F_TIMEOUT(lost, given_back_twice_after_shutdown_is_ready_at_the_tail_and_no_failure, LIMIT)
+TEST_F(lost, given_back_twice_after_shutdown_is_ready_at_the_tail_and_no_failure)
 {
 	static const __u32 how[] = { 0, WQ_SHUTDOWN_DRAIN };
 
@@ -581,7 +580,7 @@ TEST_F_TIMEOUT(lost, given_back_twice_after_shutdown_is_ready_at_the_tail_and_no
 	}
 }
 
-TEST_F_TIMEOUT(lost, add_before_shutdown_and_the_lost_run_are_one_run_after_it, LIMIT)
+TEST_F(lost, add_before_shutdown_and_the_lost_run_are_one_run_after_it)
 {
 	self->q = create(self->name, HOUR, self->lease ? SEC : 0, 0, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, self->way, 1));
@@ -607,7 +606,7 @@ TEST_F_TIMEOUT(lost, add_before_shutdown_and_the_lost_run_are_one_run_after_it, 
 	ASSERT_EQ(0, q_stat(self->q).keys);
 }
 
-TEST_F_TIMEOUT(lost, given_back_keeps_the_age_of_the_key, LIMIT)
+TEST_F(lost, given_back_keeps_the_age_of_the_key)
 {
 	__s64 added;
 
@@ -623,7 +622,7 @@ TEST_F_TIMEOUT(lost, given_back_keeps_the_age_of_the_key, LIMIT)
 	ASSERT_LE(50 * MS, info(self->q, "a").age);
 }
 
-TEST_F_TIMEOUT(lost, given_back_in_a_full_queue_loses_no_key, LIMIT)
+TEST_F(lost, given_back_in_a_full_queue_loses_no_key)
 {
 	self->q = create(self->name, 0, self->lease, 2, "poison other");
 	ASSERT_TRUE(lose_runs(self->q, self->name, self->way, 2));
@@ -698,7 +697,7 @@ static int add_poison_and_others(int q)
 	return ret;
 }
 
-TEST_F_TIMEOUT(poison, key_that_kills_each_consumer_starves_no_other_key, LIMIT)
+TEST_F(poison, key_that_kills_each_consumer_starves_no_other_key)
 {
 	struct seen *seen = shared(sizeof(*seen));
 	int restarts = 0;
@@ -722,7 +721,7 @@ TEST_F_TIMEOUT(poison, key_that_kills_each_consumer_starves_no_other_key, LIMIT)
 	ASSERT_EQ(3, seen->poison);
 }
 
-TEST_F_TIMEOUT(poison, key_that_kills_each_consumer_runs_as_often_as_the_limiter_allows, LIMIT)
+TEST_F(poison, key_that_kills_each_consumer_runs_as_often_as_the_limiter_allows)
 {
 	struct seen *seen = shared(sizeof(*seen));
 	__s64 begun = now_ns(), ran;
@@ -744,7 +743,7 @@ TEST_F_TIMEOUT(poison, key_that_kills_each_consumer_runs_as_often_as_the_limiter
 	ASSERT_TRUE(reports(self->q, "poison", seen->poison, seen->poison - 1));
 }
 
-TEST_F_TIMEOUT(poison, key_whose_runs_are_longer_than_the_lease_starves_no_other_key, LIMIT)
+TEST_F(poison, key_whose_runs_are_longer_than_the_lease_starves_no_other_key)
 {
 	struct seen seen = { 0 };
 	struct item it;
@@ -770,7 +769,7 @@ TEST_F_TIMEOUT(poison, key_whose_runs_are_longer_than_the_lease_starves_no_other
 	ASSERT_LE(seen.poison - 1, q_stat(self->q).given_back_failed);
 }
 
-TEST_F_TIMEOUT(poison, hundreds_of_poison_keys_starve_no_other_key, LIMIT)
+TEST_F(poison, hundreds_of_poison_keys_starve_no_other_key)
 {
 	enum { MANY = 8, POISON = 12 * MANY, FRESH = 400 };
 	struct array a = array_new((POISON + FRESH) * WQ_REC_SIZE(8));
@@ -817,7 +816,7 @@ TEST_F_TIMEOUT(poison, hundreds_of_poison_keys_starve_no_other_key, LIMIT)
 	munmap(done, sizeof(*done));
 }
 
-TEST_F_TIMEOUT(poison, given_back_saturates_at_63, LIMIT)
+TEST_F(poison, given_back_saturates_at_63)
 {
 	self->q = create(self->name, 0, 0, 0, "poison");
 	for (int i = 1; i <= 70; i++) {
@@ -828,7 +827,7 @@ TEST_F_TIMEOUT(poison, given_back_saturates_at_63, LIMIT)
 	ASSERT_TRUE(next_is(self->q, "poison", WQ_MAX_GIVEN_BACK, 69));
 }
 
-TEST_F_TIMEOUT(poison, get_EFAULT_counts_as_neither_failure_nor_given_back_in_a_row, LIMIT)
+TEST_F(poison, get_EFAULT_counts_as_neither_failure_nor_given_back_in_a_row)
 {
 	struct array hole = { .recs = edge(0), .room = 4096 };
 
@@ -851,7 +850,7 @@ TEST_F_TIMEOUT(poison, get_EFAULT_counts_as_neither_failure_nor_given_back_in_a_
 	ASSERT_TRUE(next_is(self->q, "b", 0, 0));
 }
 
-TEST_F_TIMEOUT(poison, keys_of_a_get_behind_the_EFAULT_count_as_neither, LIMIT)
+TEST_F(poison, keys_of_a_get_behind_the_EFAULT_count_as_neither)
 {
 	struct array half = { .recs = edge(WQ_REC_SIZE(1)), .room = 4096 };
 	int other;
@@ -870,7 +869,7 @@ TEST_F_TIMEOUT(poison, keys_of_a_get_behind_the_EFAULT_count_as_neither, LIMIT)
 }
 
 /* One of them may be the reason, and the others would die with it again and again. */
-TEST_F_TIMEOUT(poison, keys_lost_together_are_handed_out_one_by_one, LIMIT)
+TEST_F(poison, keys_lost_together_are_handed_out_one_by_one)
 {
 	struct array a = array_new(WQ_MAX_OUT);
 
@@ -892,7 +891,7 @@ TEST_F_TIMEOUT(poison, keys_lost_together_are_handed_out_one_by_one, LIMIT)
 	free(a.recs);
 }
 
-TEST_F_TIMEOUT(poison, given_back_by_one_way_after_another_is_in_a_row, LIMIT)
+TEST_F(poison, given_back_by_one_way_after_another_is_in_a_row)
 {
 	self->q = create(self->name, 0, LEASE, 0, "poison");
 	ASSERT_TRUE(lose(self->q, self->name, EXPIRE, 1));
@@ -904,7 +903,7 @@ TEST_F_TIMEOUT(poison, given_back_by_one_way_after_another_is_in_a_row, LIMIT)
 	ASSERT_TRUE(next_is(self->q, "poison", 4, 3));
 }
 
-TEST_F_TIMEOUT(poison, late_done_of_a_stale_run_does_not_reset_given_back, LIMIT)
+TEST_F(poison, late_done_of_a_stale_run_does_not_reset_given_back)
 {
 	struct run old;
 
@@ -919,7 +918,7 @@ TEST_F_TIMEOUT(poison, late_done_of_a_stale_run_does_not_reset_given_back, LIMIT
 	ASSERT_TRUE(reports(self->q, "poison", 2, 1));
 }
 
-TEST_F_TIMEOUT(poison, given_back_key_that_waits_for_its_delay_wakes_no_consumer, LIMIT)
+TEST_F(poison, given_back_key_that_waits_for_its_delay_wakes_no_consumer)
 {
 	struct pollfd p;
 	struct item it;
@@ -935,7 +934,7 @@ TEST_F_TIMEOUT(poison, given_back_key_that_waits_for_its_delay_wakes_no_consumer
 	ASSERT_EQ(-ETIMEDOUT, q_get(self->q, &it, 20 * MS));
 }
 
-TEST_F_TIMEOUT(poison, given_back_key_whose_delay_ends_wakes_a_waiting_consumer, LIMIT)
+TEST_F(poison, given_back_key_whose_delay_ends_wakes_a_waiting_consumer)
 {
 	struct run run;
 
@@ -946,7 +945,7 @@ TEST_F_TIMEOUT(poison, given_back_key_whose_delay_ends_wakes_a_waiting_consumer,
 	ASSERT_TRUE(is_run(&run, "poison", 2, 1));
 }
 
-TEST_F_TIMEOUT(poison, given_back_with_a_bucket_of_0_waits_for_ever, LIMIT)
+TEST_F(poison, given_back_with_a_bucket_of_0_waits_for_ever)
 {
 	struct wq_limiter_spec spec = { .kind = WQ_LIMITER_BUCKET };
 	struct wq_attrs op = {
@@ -967,7 +966,7 @@ TEST_F_TIMEOUT(poison, given_back_with_a_bucket_of_0_waits_for_ever, LIMIT)
 	ASSERT_EQ(1, q_stat(self->q).ready);
 }
 
-TEST_F_TIMEOUT(poison, given_back_counts_only_the_keys_of_the_consumer_that_dies, LIMIT)
+TEST_F(poison, given_back_counts_only_the_keys_of_the_consumer_that_dies)
 {
 	struct item it;
 	int other;

@@ -770,7 +770,7 @@ TEST_F(full, epoll_level_triggered_reports_room_while_there_is_some)
 	close(ep);
 }
 
-TEST_F_TIMEOUT(full, epoll_edge_triggered_producers_of_a_full_queue_wait_for_room, 120)
+TEST_F(full, epoll_edge_triggered_producers_of_a_full_queue_wait_for_room)
 {
 	enum { PRODUCERS = 3, EACH = 2000 };
 	pid_t pid[PRODUCERS];

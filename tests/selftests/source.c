@@ -281,7 +281,7 @@ static int attach_up_to(int q, int dir, __u32 most, int namespaces)
 	return 0;
 }
 
-TEST_F_TIMEOUT(source, user_sources_limits_the_sources_of_each_user_over_all_queues_and_namespaces, LIMIT)
+TEST_F(source, user_sources_limits_the_sources_of_each_user_over_all_queues_and_namespaces)
 {
 	static const struct { uid_t uid; __u32 most; int namespaces; } cases[] = {
 		{ ALICE, 0, 0 }, { ALICE, 1, 0 }, { BOB, 1, 1 }, { BOB, 7, 2 }, { CAROL, 128, 0 },
@@ -346,7 +346,7 @@ TEST_F(source, a_user_at_the_limit_of_sources_leaves_another_user_his_own)
 }
 
 /* The end of a file, of a queue and a detach: none of them waits for a grace period. */
-TEST_F_TIMEOUT(source, close_exit_and_detach_of_many_sources_wait_for_no_grace_period_each, LIMIT)
+TEST_F(source, close_exit_and_detach_of_many_sources_wait_for_no_grace_period_each)
 {
 	int files[MANY_SOURCES], n = 0, i;
 	__s64 start;
@@ -401,7 +401,7 @@ TEST_F_TIMEOUT(source, close_exit_and_detach_of_many_sources_wait_for_no_grace_p
 }
 
 /* kunit/source.c has the steps of this race one after the other. */
-TEST_F_TIMEOUT(source, after_detach_and_close_no_event_adds_a_key, LIMIT)
+TEST_F(source, after_detach_and_close_no_event_adds_a_key)
 {
 	struct wq_stat before, after;
 	int id = 0, file = -1;
@@ -441,7 +441,7 @@ TEST_F_TIMEOUT(source, after_detach_and_close_no_event_adds_a_key, LIMIT)
 }
 
 /* Ends in all ways at once, while files change and a set of queues is unmounted. */
-TEST_F_TIMEOUT(source, attach_storms_beside_detach_close_unmount_and_events_end_cleanly, LIMIT)
+TEST_F(source, attach_storms_beside_detach_close_unmount_and_events_end_cleanly)
 {
 	static const char set[] = "/tmp/wq-source-set";
 	struct wq_fs_args entries = { .fd = self->dir, .flags = WQ_FS_CHILDREN };

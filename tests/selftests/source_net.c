@@ -169,7 +169,7 @@ TEST_F(net, a_network_namespace_that_ends_ends_its_sources)
 	EXPECT_EQ(0, detach(self->q, 1));
 }
 
-TEST_F_TIMEOUT(net, close_of_many_sources_waits_for_no_grace_period_each, LIMIT)
+TEST_F(net, close_of_many_sources_waits_for_no_grace_period_each)
 {
 	int files[MANY_SOURCES], n = 0, i;
 	__s64 start;
@@ -222,7 +222,7 @@ static __s64 end_net(int q, pid_t pid)
 	return ended ? now_ns() - start : 3600 * SEC;
 }
 
-TEST_F_TIMEOUT(net, the_end_of_a_namespace_with_many_sources_does_not_hold_up_the_end_of_another, LIMIT)
+TEST_F(net, the_end_of_a_namespace_with_many_sources_does_not_hold_up_the_end_of_another)
 {
 	int many[MANY_QUEUES], n = 0;
 	__s64 alone, beside;
@@ -257,7 +257,7 @@ TEST_F_TIMEOUT(net, the_end_of_a_namespace_with_many_sources_does_not_hold_up_th
 }
 
 /* The notifier of routes belongs to the namespace: it comes and goes with the sources. */
-TEST_F_TIMEOUT(net, sources_of_routes_come_and_go_while_routes_change, LIMIT)
+TEST_F(net, sources_of_routes_come_and_go_while_routes_change)
 {
 	pid_t pid;
 	int id;
@@ -285,7 +285,7 @@ TEST_F_TIMEOUT(net, sources_of_routes_come_and_go_while_routes_change, LIMIT)
 }
 
 /* More than the namespace's queue of routes holds. */
-TEST_F_TIMEOUT(net, many_routes_that_change_at_a_time_have_a_key_or_the_mark_of_the_table, LIMIT)
+TEST_F(net, many_routes_that_change_at_a_time_have_a_key_or_the_mark_of_the_table)
 {
 	char key[64];
 	struct item item;
@@ -318,7 +318,7 @@ TEST_F_TIMEOUT(net, many_routes_that_change_at_a_time_have_a_key_or_the_mark_of_
 }
 
 /* A device takes its routes along at once, and rtnetlink does not report these. */
-TEST_F_TIMEOUT(net, of_routes_that_go_at_once_each_has_a_key_or_counts_as_failed, LIMIT)
+TEST_F(net, of_routes_that_go_at_once_each_has_a_key_or_counts_as_failed)
 {
 	enum { ROUTES = 10000 };
 	struct wq_stat st;
@@ -354,7 +354,7 @@ static int attach_with_prefix(int q, const char *prefix, __u32 tables)
 }
 
 /* Many of them are passed on in one array, to sources with other tables and other prefixes. */
-TEST_F_TIMEOUT(net, of_routes_that_go_at_once_each_source_has_the_keys_of_its_tables, LIMIT)
+TEST_F(net, of_routes_that_go_at_once_each_source_has_the_keys_of_its_tables)
 {
 	enum { ROUTES = 100 };
 	int rules = q_private(100), full = q_private(1);

@@ -438,7 +438,7 @@ TEST_F(ceiling, drain_hands_out_blocked_keys)
 /* ---- many processes ---- */
 
 /* While the ceiling changes between 1 and 3, no more than 3 keys are processing. */
-TEST_F_TIMEOUT(ceiling, processes_never_process_more_keys_than_the_ceiling, 120)
+TEST_F(ceiling, processes_never_process_more_keys_than_the_ceiling)
 {
 	enum { WORKERS = 6, RUNS = 3000 };
 	struct shared {
@@ -757,7 +757,7 @@ TEST_F(rate, drain_hands_out_keys_that_wait_for_a_token)
 }
 
 /* While the rate changes, no more keys start than the burst and the tokens of the highest rate. */
-TEST_F_TIMEOUT(rate, processes_start_no_more_keys_than_the_rate_allows, 120)
+TEST_F(rate, processes_start_no_more_keys_than_the_rate_allows)
 {
 	enum { WORKERS = 4, RATE = 2000, BURST = 10, RUNS = 1000 };
 	struct array a = array_new(1 << 17);

@@ -183,7 +183,7 @@ static bool in_processes(const char *name, int q, struct state *s,
 	return good;
 }
 
-TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_processes, 60)
+TEST_F(queue, stress_add_of_a_million_keys_by_16_processes)
 {
 	struct state *s = shared(sizeof(*s));
 
@@ -191,7 +191,7 @@ TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_processes, 60)
 	ASSERT_TRUE(all_covered(s, self->q, MILLION));
 }
 
-TEST_F_TIMEOUT(queue, stress_add_of_a_key_per_call_by_16_processes, 60)
+TEST_F(queue, stress_add_of_a_key_per_call_by_16_processes)
 {
 	struct state *s = shared(sizeof(*s));
 
@@ -199,7 +199,7 @@ TEST_F_TIMEOUT(queue, stress_add_of_a_key_per_call_by_16_processes, 60)
 	ASSERT_TRUE(all_covered(s, self->q, 16000));
 }
 
-TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_threads_on_one_file, 60)
+TEST_F(queue, stress_add_of_a_million_keys_by_16_threads_on_one_file)
 {
 	struct state *s = shared(sizeof(*s));
 	struct work producer[WORKERS], consumer[WORKERS];
@@ -222,7 +222,7 @@ TEST_F_TIMEOUT(queue, stress_add_of_a_million_keys_by_16_threads_on_one_file, 60
 	ASSERT_TRUE(all_covered(s, self->q, MILLION));
 }
 
-TEST_F_TIMEOUT(queue, stress_give_back_of_consumers_killed_at_any_time, 60)
+TEST_F(queue, stress_give_back_of_consumers_killed_at_any_time)
 {
 	enum { ROUNDS = 60, N = 4 };
 	struct array a = array_new(KEYS * WQ_REC_SIZE(8));
@@ -252,7 +252,7 @@ TEST_F_TIMEOUT(queue, stress_give_back_of_consumers_killed_at_any_time, 60)
 	ASSERT_EQ(0, w.s->bad);
 }
 
-TEST_F_TIMEOUT(queue, stress_open_and_unlink_of_many_queues, 60)
+TEST_F(queue, stress_open_and_unlink_of_many_queues)
 {
 	pid_t pid[8];
 

@@ -109,7 +109,6 @@ static inline void command(const char *text)
 		COMMENT("failed: %s\n", text);
 }
 
-#define LIMIT		120	/* seconds of a test, on a host with few CPUs for many guests */
 #define MANY_QUEUES	8
 #define MANY_SOURCES	(MANY_QUEUES * WQ_MAX_SOURCES)
 

@@ -11,12 +11,6 @@
 
 #include <kselftest_harness.h>
 
-/* The time limit of a test, s. */
-#ifdef TEST_SECONDS
-#undef TEST_TIMEOUT_DEFAULT
-#define TEST_TIMEOUT_DEFAULT	TEST_SECONDS
-#endif
-
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

@@ -33,6 +33,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"wq.example/wq"
 )
 
@@ -124,7 +125,7 @@ type streamWorker struct {
 
 type process struct {
 	cmd *exec.Cmd
-	in  io.WriteCloser
+	in  *os.File
 	out *bufio.Reader
 
 	outFile io.Closer
@@ -159,9 +160,12 @@ func (w *streamWorker) work(r *run) error {
 		}
 		killGroup(p.cmd)
 		err = errors.Join(p.cmd.Wait(), err)
+		unread := errors.Is(err, syscall.EPIPE) || p.unread() == len(r.request())
+		p.in.Close()
 		p = nil
 		// A process that was idle may have ended before the request, which is no failure of the key.
-		if reused && reply == "" && r.ctx.Err() == nil {
+		// But what a process has read is a run, and another one would have the same fence.
+		if reused && unread && r.ctx.Err() == nil {
 			continue
 		}
 		w.idle <- nil
@@ -172,15 +176,26 @@ func (w *streamWorker) work(r *run) error {
 func (w *streamWorker) start() (*process, error) {
 	cmd := exec.Command(w.args[0], w.args[1:]...)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	return &process{cmd, in, bufio.NewReader(out), out}, start(cmd)
+	stdin, in, err := os.Pipe() // not StdinPipe, which Wait closes: see unread
+	if err != nil {
+		out.Close()
+		return nil, err
+	}
+	defer stdin.Close()
+	cmd.Stdin = stdin
+	if err := start(cmd); err != nil {
+		in.Close()
+		return nil, err
+	}
+	return &process{cmd, in, bufio.NewReader(out), out}, nil
+}
+
+func (r *run) request() string {
+	return fmt.Sprintf("%d %d %s %s\x00", r.need, r.fence, r.runs, r.key)
 }
 
 // ask sends a request and waits for the reply. The end of the run's context kills the process.
@@ -191,7 +206,7 @@ func (p *process) ask(r *run) (string, error) {
 		p.outFile.Close()
 	})
 	reply := ""
-	_, err := fmt.Fprintf(p.in, "%d %d %s %s\x00", r.need, r.fence, r.runs, r.key)
+	_, err := p.in.WriteString(r.request())
 	if err == nil {
 		reply, err = p.out.ReadString('\n')
 	}
@@ -199,6 +214,19 @@ func (p *process) ask(r *run) (string, error) {
 		err = r.ctx.Err() // the process has been killed, or is about to be
 	}
 	return strings.TrimSuffix(reply, "\n"), err
+}
+
+// unread returns how many bytes of requests no process has read, or -1 if it is not known.
+func (p *process) unread() int {
+	n := -1
+	if conn, err := p.in.SyscallConn(); err == nil {
+		conn.Control(func(fd uintptr) {
+			if bytes, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
+				n = bytes
+			}
+		})
+	}
+	return n
 }
 
 func outcome(reply string) error {

@@ -92,6 +92,25 @@ func TestStreamWorkerThatEndedBetweenRunsCostsNoFailure(t *testing.T) {
 	}
 }
 
+// Another process would run the key with the same fence.
+func TestStreamWorkerThatEndsInARunIsAFailureAndAsksNoOther(t *testing.T) {
+	go serveStarts()
+	log := filepath.Join(t.TempDir(), "log")
+	w := newStreamWorker([]string{"sh", "-c", "echo >>" + log +
+		"; head -z -n 1 >&2; echo done; head -c 1 >&2"}, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for runs := 1; runs < 3; runs++ {
+		expect(t, "outcome", w.work(&run{key: "a", ctx: ctx}), nil)
+		if w.work(&run{key: "a", ctx: ctx}) == nil {
+			t.Error("expected a failure")
+		}
+		started, err := os.ReadFile(log)
+		expect(t, "error", err, nil)
+		expect(t, "processes", len(started), runs)
+	}
+}
+
 func TestStreamWorkerThatEndsInEachRunIsAFailure(t *testing.T) {
 	go serveStarts()
 	log := filepath.Join(t.TempDir(), "log")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Each call of libwq, as its header documents it. */
-#include <kselftest_harness.h>
+#include "wq_harness.h"
 
 #include <poll.h>
 #include <pthread.h>

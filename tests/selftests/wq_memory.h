@@ -19,7 +19,10 @@ static inline long long charged(void)
 static inline bool group_new(void)
 {
 	write_file(ROOT "/cgroup.subtree_control", "+memory");
-	rmdir(CGROUP);
+	/* a test that failed may have left a member */
+	write_file(CGROUP "/cgroup.kill", "1");
+	if (!EVENTUALLY(!rmdir(CGROUP) || errno == ENOENT))
+		return false;
 	return !mkdir(CGROUP, 0755) && charged() >= 0;
 }
 

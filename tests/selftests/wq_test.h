@@ -9,7 +9,7 @@
 #ifndef WQ_TEST_H
 #define WQ_TEST_H
 
-#include <kselftest_harness.h>
+#include "wq_harness.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -3134,6 +3134,21 @@ test_run_follow_waits_for_the_owner_of_a_restored_queue() {
 	has_no messages "belongs to uid" "$(<"$err")"
 }
 
+test_run_takes_no_key_of_a_queue_that_a_restore_gives_to_another_owner() {
+	local run
+	queue -m 601
+	"$WQCTL" run $q -- sh -c 'echo "$1" >>'"$dir/ran" sh 2>"$err" &
+	run=$!
+	eventually printed "the queue '$q' is being restored, and run waits"
+	chown nobody /dev/wqueue/$q
+	chmod 600 /dev/wqueue/$q
+	wq add $q a
+	wait $run
+	is status 1 $?
+	prints "the queue '$q' belongs to uid $(id -u nobody)"
+	is ready 1 "$(stats ready)"
+}
+
 test_run_follow_adds_no_failed_key_to_a_queue_of_another_owner() {
 	queue
 	wq create $q.failed

@@ -12,6 +12,7 @@ package wqetcd
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -49,12 +50,24 @@ func (o *options) checkOwner(q *wq.Queue, name string) error {
 	if err != nil {
 		return err
 	}
+	return o.checkStat(st, name)
+}
+
+func (o *options) checkStat(st wq.Stat, name string) error {
+	if st.Restoring() {
+		return errRestoring(name)
+	}
 	if o.trusts(st.UID) {
 		return nil
 	}
 	return fmt.Errorf("the local queue %s belongs to uid %d, which is neither root nor the user of "+
 		"wq-etcd nor given by --owner. If that user is the right one: --owner %d. Otherwise remove "+
 		"the queue: %s", name, st.UID, st.UID, unlinkCommand(name))
+}
+
+func errRestoring(name string) error {
+	return fmt.Errorf("the local queue %s is being restored, so its owner is not known yet. If no "+
+		"restore is at work, repeat it: wqctl restore", name)
 }
 
 func (o *options) trusts(uid int) bool {
@@ -84,6 +97,9 @@ func withOwner(name string, err error) error {
 	var st syscall.Stat_t
 	if syscall.Lstat(path, &st) != nil {
 		return err
+	}
+	if (wq.Stat{UID: int(st.Uid), Mode: fs.FileMode(st.Mode).Perm()}).Restoring() {
+		return fmt.Errorf("%w: %w", err, errRestoring(name))
 	}
 	return fmt.Errorf("%w: the local queue %s belongs to uid %d, and wq-etcd runs as uid %d. If nobody "+
 		"needs the queue, remove it as root: %s", err, name, int(st.Uid), os.Geteuid(), unlinkCommand(name))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"wq.example/wq"
 )
 
 func TestLocalQueuesOfOtherUsersAreTrustedOnlyByOption(t *testing.T) {
@@ -27,6 +29,16 @@ func TestLocalQueuesOfOtherUsersAreTrustedOnlyByOption(t *testing.T) {
 			t.Errorf("--owner %q: expected an error, got %v", owner, err)
 		}
 	}
+}
+
+// Until then it belongs to root.
+func TestLocalQueueThatIsRestoredIsNotTrusted(t *testing.T) {
+	var o options
+	err := o.checkStat(wq.Stat{UID: 0, Mode: 0o601}, "mail")
+	if err == nil || !strings.Contains(err.Error(), "is being restored") {
+		t.Errorf("expected an error, got %v", err)
+	}
+	expect(t, "of root", o.checkStat(wq.Stat{UID: 0, Mode: 0o600}, "mail"), nil)
 }
 
 func TestErrorOfALocalQueueNamesItsOwner(t *testing.T) {

@@ -373,6 +373,9 @@ func (m *member) createOwner(in *session, n int) int64 {
 		if err == nil && r.Succeeded {
 			return r.Header.Revision
 		}
+		if isRefusal(err) && m.isLeaving() {
+			return 0 // a try before this one goes with the lease
+		}
 		if err == nil {
 			kvs := r.Responses[0].GetResponseRange().Kvs
 			if len(kvs) > 0 && clientv3.LeaseID(kvs[0].Lease) == in.lease.id {
@@ -391,7 +394,7 @@ func (m *member) createOwner(in *session, n int) int64 {
 // not answer, the lease ends and takes the key along. If the shard is lost, the owner key is that of
 // another member or does not exist, and only the entries without a run are deleted.
 func (m *member) release(in *session, s *shard) {
-	for in != nil && in.ctx.Err() == nil {
+	for refusals := 0; in != nil && in.ctx.Err() == nil; {
 		ctx, cancel := context.WithTimeout(in.ctx, callLimit)
 		_, err := m.client.Txn(ctx).If(m.owns(s.n, s.fence)).
 			Then(clientv3.OpDelete(m.layout.owner(s.n))).Commit()
@@ -399,6 +402,12 @@ func (m *member) release(in *session, s *shard) {
 		if err == nil {
 			m.sweep(in, s)
 			break
+		}
+		if isRefusal(err) && m.isLeaving() {
+			// The owner key goes with the lease.
+			if refusals++; refusals == lastTries {
+				break
+			}
 		}
 		sleep(in.ctx, 100*time.Millisecond)
 	}

@@ -444,7 +444,7 @@ func (m *member) end(r *run, e ending) {
 			// The entry goes, and the key stays as it was.
 			ops, e = ops[:1], ending{}
 		}
-		if isRefusal(err) && m.isLeaving() {
+		if isRefusal(err) && !errors.Is(err, rpctypes.ErrTooManyRequests) && m.isLeaving() {
 			// Rights can be missing for ever. The entry goes with the lease, and the key runs again.
 			if refusals++; refusals == lastTries {
 				return

@@ -286,6 +286,35 @@ func TestStopEndsARunWhoseOutcomeEtcdRefuses(t *testing.T) {
 	}
 }
 
+func TestStopEndsAShardAndAClaimThatEtcdRefuses(t *testing.T) {
+	m, _, _, _ := runOf(t)
+	m.client.KV = refusing{&answers{}}
+	ended := make(chan bool)
+	go func() {
+		expect(t, "revision of a claim", m.createOwner(m.session, 0), int64(0))
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.fire(m.shards[0], unwanted)
+		for m.shards[0].state != free {
+			m.changed.Wait()
+		}
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		t.Fatal("expected the claim to be repeated until the member leaves")
+	case <-time.After(time.Second):
+	}
+	m.mu.Lock()
+	m.leaving = true
+	m.mu.Unlock()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the member does not end")
+	}
+}
+
 func TestFailureOfAKeyWithoutNeedIsNotWritten(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	r.fence = 11

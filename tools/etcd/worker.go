@@ -221,8 +221,8 @@ func (p *process) unread() int {
 	n := -1
 	if conn, err := p.in.SyscallConn(); err == nil {
 		conn.Control(func(fd uintptr) {
-			if bytes, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
-				n = bytes
+			if bytes, err := unix.IoctlGetUint32(int(fd), unix.TIOCINQ); err == nil {
+				n = int(bytes)
 			}
 		})
 	}

@@ -80,20 +80,43 @@ uid_t owner_given(const struct args *a)
 	return uid;
 }
 
+/* Open a queue.  Until a restore has filled it, its owner is not known: EAGAIN. */
+static int open_filled(const char *queue, int oflag)
+{
+	int q = wq_open(queue, oflag, 0, 0);
+
+	if (q < 0 || !is_unfinished(q))
+		return q;
+	close(q);
+	errno = EAGAIN;
+	return -1;
+}
+
+/* Whether run waits for a queue that it can't open now. */
+static bool is_awaited(const struct args *a)
+{
+	return errno == EAGAIN || (errno == ENOENT && a->follow && !a->once);
+}
+
 int first_open(const struct args *a, enum name name)
 {
 	const char *queue = name == QUEUE ? a->queue : a->failed_to;
 	const struct timespec ts = to_timespec(FOLLOW_NS);
+	int oflag = name == QUEUE ? O_RDWR : O_WRONLY;
 	int q, sig;
 
 	if (name == QUEUE && a->fd >= 0)
 		return a->fd;
-	q = wq_open(queue, name == QUEUE ? O_RDWR : O_WRONLY, 0, 0);
-	if (q >= 0 || errno != ENOENT || !a->follow || a->once)
+	q = open_filled(queue, oflag);
+	if (q >= 0 || !is_awaited(a))
 		return q;
-	message("there is no queue '%s' yet, and run waits for it; create it: wqctl create %s%s", queue,
-		end_of_options(queue), queue);
-	while (q < 0 && errno == ENOENT) {
+	if (errno == EAGAIN)
+		message("the queue '%s' is being restored, and run waits for the end of that; if no restore is at work, repeat it: wqctl restore",
+			queue);
+	else
+		message("there is no queue '%s' yet, and run waits for it; create it: wqctl create %s%s",
+			queue, end_of_options(queue), queue);
+	while (q < 0 && is_awaited(a)) {
 		sig = sigtimedwait(&signals, NULL, &ts);
 		/* A child of the program that became wqctl by exec */
 		if (sig == SIGCHLD) {
@@ -103,7 +126,7 @@ int first_open(const struct args *a, enum name name)
 			errno = 0;
 			return -1;
 		}
-		q = wq_open(queue, name == QUEUE ? O_RDWR : O_WRONLY, 0, 0);
+		q = open_filled(queue, oflag);
 	}
 	return q;
 }

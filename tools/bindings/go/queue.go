@@ -100,7 +100,7 @@ func (q *Queue) Same() (*Queue, error) {
 const (
 	reopenPause  = 100 * time.Millisecond
 	foreignLooks = 10
-	unfinished   = 0o601 // the mode of a queue until "wqctl restore" or "wqctl reload" has filled it
+	unfinished   = 0o601 // see Stat.Restoring
 )
 
 // Reopen closes a queue that was unlinked, waits until there is a new queue of its name, and opens
@@ -154,6 +154,11 @@ func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 	}
 }
 
+// Restoring reports that "wqctl restore" or "wqctl reload" has made the queue and not filled it yet.
+// All queues are made as root, and each one gets its owner when it is filled. So UID is not that of
+// the owner yet.
+func (s Stat) Restoring() bool { return s.UID == 0 && s.Mode == unfinished }
+
 // argument returns a queue's name as an argument of wqctl.
 func argument(name string) string {
 	if strings.HasPrefix(name, "-") {
@@ -176,8 +181,6 @@ func (q *Queue) openNext() (*Queue, error) {
 	case s.state&cStateUnlinked != 0:
 		err = &Error{Op: "open", Queue: q.name, Errno: syscall.EIDRM}
 	case s.uid == 0 && s.mode == unfinished:
-		// A restore creates all queues as root, and gives each one to its owner when it begins to
-		// fill that one.
 		err = &Error{Op: "open", Queue: q.name, Errno: syscall.ENOENT}
 	case int64(s.uid) != q.owner.Load():
 		err = ErrOtherOwner

@@ -95,6 +95,8 @@ static struct wq_set *set_of(const struct inode *inode)
 }
 
 #ifdef CONFIG_FS_POSIX_ACL
+#define WQ_MAX_ACL	64	/* entries */
+
 /* Access lists are kept in the inode's cache, which nothing but a change replaces. */
 static int wq_set_acl(struct mnt_idmap *idmap, WQ_ACL_OWNER *owner, struct posix_acl *acl, int type)
 {
@@ -103,6 +105,9 @@ static int wq_set_acl(struct mnt_idmap *idmap, WQ_ACL_OWNER *owner, struct posix
 
 	if (type != ACL_TYPE_ACCESS)
 		return acl ? -EOPNOTSUPP : 0;
+	/* Its memory is a part of WQ_FILE_BYTES, and no cgroup is charged for it. */
+	if (acl && acl->a_count > WQ_MAX_ACL)
+		return -ENOSPC;
 	if (acl) {
 		ret = posix_acl_update_mode(idmap, inode, &inode->i_mode, &acl);
 		if (ret)
@@ -494,7 +499,11 @@ int wq_mount_publish(struct wq *q, umode_t mode)
 	ret = default_dir(&path);
 	if (ret)
 		return ret;
-	inode_lock(d_inode(path.dentry));
+	ret = down_write_killable(&d_inode(path.dentry)->i_rwsem);
+	if (ret) {
+		default_put();
+		return ret;
+	}
 	dentry = wq_lookup_noperm(q->name, path.dentry);
 	inode = IS_ERR(dentry) ? NULL : inode_new(path.dentry->d_sb);
 	if (IS_ERR(dentry)) {
@@ -655,13 +664,16 @@ static int wq_parse_param(struct fs_context *fc, struct fs_parameter *param)
 	return 0;
 }
 
-/* Apply options to a set: the last mount or remount of a set counts. */
+/*
+ * Apply options to a set: the last mount or remount of a set counts.  The caller has s_umount, which
+ * sync(2) waits for.  So this does not wait for the lock of the directory, which a reader holds while
+ * it writes to its memory.  Each option is one store, and of a chmod at the same time the last counts.
+ */
 static void options_apply(struct super_block *sb, const struct wq_mount_options *o)
 {
 	struct inode *dir = d_inode(sb->s_root);
 	struct wq_set *set = sb->s_fs_info;
 
-	inode_lock(dir);
 	if (o->given & BIT(OPT_KEYS))
 		WRITE_ONCE(set->max_keys, o->max_keys);
 	if (o->given & BIT(OPT_QUEUES))
@@ -673,7 +685,6 @@ static void options_apply(struct super_block *sb, const struct wq_mount_options 
 		WRITE_ONCE(dir->i_gid, o->gid);
 	if (o->given & BIT(OPT_MODE))
 		WRITE_ONCE(dir->i_mode, S_IFDIR | o->mode);
-	inode_unlock(dir);
 }
 
 static int wq_fill_super(struct super_block *sb, struct fs_context *fc)

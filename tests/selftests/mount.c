@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "wq_users.h"
 
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/inotify.h>
@@ -391,6 +393,28 @@ static int opens_as(uid_t uid, int oflag)
 	return reap(pid);
 }
 
+TEST_F(set, an_access_list_has_64_entries_at_most)
+{
+	struct { __u32 version; struct { __u16 tag, perm; __u32 id; } e[65]; } acl = {
+		.version = 2, .e[0] = { 1, 6, -1 },
+	};
+
+	ASSERT_EQ(0, create(SET "/q", 0600));
+	for (int n = 64; n <= 65; n++) {
+		for (int i = 1; i < n - 3; i++)
+			acl.e[i].tag = 2, acl.e[i].id = i;
+		acl.e[n - 3].tag = 4, acl.e[n - 3].id = -1;
+		acl.e[n - 2].tag = 16, acl.e[n - 2].id = -1;
+		acl.e[n - 1].tag = 32, acl.e[n - 1].id = -1;
+		int ret = err(setxattr(SET "/q", "system.posix_acl_access", &acl, 4 + n * 8, 0));
+
+		if (ret == -EOPNOTSUPP)
+			SKIP(return, "the kernel has no access lists");
+		EXPECT_EQ(n == 64 ? 0 : -ENOSPC, ret);
+	}
+	EXPECT_EQ(4 + 64 * 8, getxattr(SET "/q", "system.posix_acl_access", NULL, 0));
+}
+
 TEST_F(set, access_lists_and_chmod_change_who_may_open)
 {
 	/* version 2: owner rw, user ALICE rw, group none, mask rw, others none */
@@ -509,6 +533,45 @@ TEST_F(set, a_remount_sets_limits)
 	EXPECT_EQ(-ENOSPC, create(SET "/b", 0600));
 	EXPECT_EQ(0, mount("x", SET, "wqueue", MS_REMOUNT, "queues=2"));
 	EXPECT_EQ(0, create(SET "/b", 0600));
+}
+
+static void *read_set(void *buf)
+{
+	int fd = open(SET, O_RDONLY | O_DIRECTORY);
+
+	return (void *)syscall(SYS_getdents64, fd, buf, sysconf(_SC_PAGESIZE));
+}
+
+/* The reader has the lock of the directory, and sync(2) waits for a remount. */
+TEST_F(set, a_remount_waits_for_no_reader_whose_memory_is_not_there)
+{
+	size_t size = sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *got;
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { addr_of(page), size }, .mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffdio_zeropage zero = { .range = { addr_of(page), size } };
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), status;
+	struct uffd_msg msg;
+	pthread_t thread;
+	pid_t pid;
+
+	ASSERT_LE(0, uffd);
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, read_set, page));
+	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	pid = child();
+	if (!pid)
+		_exit(-err(mount("x", SET, "wqueue", MS_REMOUNT, "queues=3,mode=700")));
+	EXPECT_TRUE(EVENTUALLY(waitpid(pid, &status, WNOHANG) == pid));
+	EXPECT_EQ(0, status);
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	ASSERT_EQ(0, pthread_join(thread, &got));
+	EXPECT_LT(0, (long)got);
+	EXPECT_TRUE(mounted_with(SET, ",mode=700,queues=3 "));
+	close(uffd);
 }
 
 TEST_F(set, a_new_directory_belongs_to_the_user_that_mounts_it)

@@ -67,7 +67,7 @@ func (o *options) checkStat(st wq.Stat, name string) error {
 
 func errRestoring(name string) error {
 	return fmt.Errorf("the local queue %s is being restored, so its owner is not known yet. If no "+
-		"restore is at work, repeat it: wqctl restore", name)
+		"restore is at work, one was killed, and goes on by: wqctl restore --merge FILE", name)
 }
 
 func (o *options) trusts(uid int) bool {

@@ -111,12 +111,12 @@ int first_open(const struct args *a, enum name name)
 	if (q >= 0 || !is_awaited(a))
 		return q;
 	if (errno == EAGAIN)
-		message("the queue '%s' is being restored, and run waits for the end of that; if no restore is at work, repeat it: wqctl restore",
+		message("the queue '%s' is being restored, and run waits for the end of that; if no restore is at work, one was killed, and goes on by: wqctl restore --merge FILE",
 			queue);
 	else
 		message("there is no queue '%s' yet, and run waits for it; create it: wqctl create %s%s",
 			queue, end_of_options(queue), queue);
-	while (q < 0 && is_awaited(a)) {
+	do {
 		sig = sigtimedwait(&signals, NULL, &ts);
 		/* A child of the program that became wqctl by exec */
 		if (sig == SIGCHLD) {
@@ -127,7 +127,7 @@ int first_open(const struct args *a, enum name name)
 			return -1;
 		}
 		q = open_filled(queue, oflag);
-	}
+	} while (q < 0 && is_awaited(a));
 	return q;
 }
 

@@ -665,9 +665,11 @@ static int wq_parse_param(struct fs_context *fc, struct fs_parameter *param)
 }
 
 /*
- * Apply options to a set: the last mount or remount of a set counts.  The caller has s_umount, which
- * sync(2) waits for.  So this does not wait for the lock of the directory, which a reader holds while
- * it writes to its memory.  Each option is one store, and of a chmod at the same time the last counts.
+ * Apply options to a set: the last mount or remount of a set counts.
+ *
+ * The caller holds s_umount, which sync(2) waits for.  So this does not wait for the lock of the
+ * directory: a reader holds it while it writes to its memory, which can take for ever.  Each option
+ * is one store, so a chmod at the same time comes before or after it.
  */
 static void options_apply(struct super_block *sb, const struct wq_mount_options *o)
 {

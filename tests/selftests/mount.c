@@ -398,16 +398,17 @@ TEST_F(set, an_access_list_has_64_entries_at_most)
 	struct { __u32 version; struct { __u16 tag, perm; __u32 id; } e[65]; } acl = {
 		.version = 2, .e[0] = { 1, 6, -1 },
 	};
+	static const __u16 last[] = { 4, 16, 32 };
+	int ret;
 
 	ASSERT_EQ(0, create(SET "/q", 0600));
 	for (int n = 64; n <= 65; n++) {
-		for (int i = 1; i < n - 3; i++)
-			acl.e[i].tag = 2, acl.e[i].id = i;
-		acl.e[n - 3].tag = 4, acl.e[n - 3].id = -1;
-		acl.e[n - 2].tag = 16, acl.e[n - 2].id = -1;
-		acl.e[n - 1].tag = 32, acl.e[n - 1].id = -1;
-		int ret = err(setxattr(SET "/q", "system.posix_acl_access", &acl, 4 + n * 8, 0));
-
+		/* users, the group, the mask, others */
+		for (int i = 1; i < n; i++) {
+			acl.e[i].tag = i < n - 3 ? 2 : last[i - n + 3];
+			acl.e[i].id = i < n - 3 ? i : -1;
+		}
+		ret = err(setxattr(SET "/q", "system.posix_acl_access", &acl, 4 + n * 8, 0));
 		if (ret == -EOPNOTSUPP)
 			SKIP(return, "the kernel has no access lists");
 		EXPECT_EQ(n == 64 ? 0 : -ENOSPC, ret);

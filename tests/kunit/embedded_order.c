@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * wq: KUnit suite of embedded entries in queues with an order, struct wq_embedded_ordered.  The
- * model compares their rules with those of keys in all states, see tests/model.
+ * model compares their rules with those of keys in all states.
  */
 #include <kunit/test.h>
 #include <linux/err.h>

@@ -162,10 +162,13 @@ def kvm_works() -> bool:
 
 
 def kernel_arguments(append: str) -> list[str]:
-    """The arguments of each guest's kernel: an oops, a warning or a hang ends the guest."""
+    """The arguments of each guest's kernel: an oops, a warning or a hang ends the guest.
+
+    A KUnit case may take 300 s, and the task that waits for it would count as hung after 120 s.
+    """
     return ["rdinit=/init", "panic=-1", "oops=panic", "panic_on_warn=1", "softlockup_panic=1",
-            "sysctl.kernel.hung_task_panic=1", "sysctl.kernel.panic_on_rcu_stall=1",
-            "random.trust_cpu=on", *append.split()]
+            "sysctl.kernel.hung_task_panic=1", "sysctl.kernel.hung_task_timeout_secs=300",
+            "sysctl.kernel.panic_on_rcu_stall=1", "random.trust_cpu=on", *append.split()]
 
 
 def uml_command(request: Request, kernel: Path, tmp: Path, smp: bool) -> list[str]:

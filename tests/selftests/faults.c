@@ -1099,10 +1099,21 @@ static bool is_charged(const char *user, const struct wq_info *before, const str
 	return false;
 }
 
+/* Whether the owner of the queue is this user.  Bytes of a queue that has ended go after a while. */
+static bool is_of(struct world *w, uid_t uid)
+{
+	struct wq_info owner = { .size = sizeof(owner), .flags = WQ_INFO_OWNER }, now;
+
+	while (verb(w->q, WQ_IOC_INFO, &owner) == -EFAULT)
+		;
+	now = charges_of(w, uid);
+	return owner.charged_queues == now.charged_queues && owner.charged_bytes == now.charged_bytes;
+}
+
 /* The owner is charged: the whole charge has moved, or nothing. */
 static int call_chown(struct world *w)
 {
-	struct wq_info owner = { .size = sizeof(owner), .flags = WQ_INFO_OWNER }, none = {}, now;
+	struct wq_info none = {}, now;
 	int ret = chown(path_of(w->name), USER, -1) ? -errno : 0;
 	bool moved = !ret;
 	struct stat st;
@@ -1115,11 +1126,7 @@ static int call_chown(struct world *w)
 	now = charges_of(w, USER);
 	if (!is_charged("the user", &none, &now, moved) || st.st_uid != (moved ? USER : 0))
 		return -EBADMSG;
-	while (verb(w->q, WQ_IOC_INFO, &owner) == -EFAULT)
-		;
-	now = charges_of(w, st.st_uid);
-	return owner.charged_queues == now.charged_queues &&
-	       owner.charged_bytes == now.charged_bytes ? ret : -EBADMSG;
+	return EVENTUALLY(is_of(w, st.st_uid)) ? ret : -EBADMSG;
 }
 
 /* Root exceeds them. */

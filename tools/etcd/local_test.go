@@ -31,7 +31,7 @@ func TestLocalQueuesOfOtherUsersAreTrustedOnlyByOption(t *testing.T) {
 	}
 }
 
-// Until then it belongs to root.
+// It belongs to root until it is filled.
 func TestLocalQueueThatIsRestoredIsNotTrusted(t *testing.T) {
 	var o options
 	err := o.checkStat(wq.Stat{UID: 0, Mode: 0o601}, "mail")

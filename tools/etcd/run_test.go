@@ -265,15 +265,12 @@ func (f refusing) Commit() (*clientv3.TxnResponse, error) {
 	return nil, rpctypes.ErrPermissionDenied
 }
 
-func TestStopEndsARunWhoseOutcomeEtcdRefuses(t *testing.T) {
-	m, r, _, _ := runOf(t)
-	r.fence = 11
-	m.client.KV = refusing{&answers{}}
-	ended := make(chan bool)
-	go func() { m.done(r); close(ended) }()
+// endsAtTheStop checks that what closes the channel goes on until the member leaves, and not longer.
+func endsAtTheStop(t *testing.T, m *member, ended <-chan bool) {
+	t.Helper()
 	select {
 	case <-ended:
-		t.Fatal("expected the outcome to be repeated until the member leaves")
+		t.Fatal("expected repeated calls until the member leaves")
 	case <-time.After(time.Second):
 	}
 	m.mu.Lock()
@@ -282,8 +279,17 @@ func TestStopEndsARunWhoseOutcomeEtcdRefuses(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Fatal("the run does not end")
+		t.Fatal("the calls do not end")
 	}
+}
+
+func TestStopEndsARunWhoseOutcomeEtcdRefuses(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	r.fence = 11
+	m.client.KV = refusing{&answers{}}
+	ended := make(chan bool)
+	go func() { m.done(r); close(ended) }()
+	endsAtTheStop(t, m, ended)
 }
 
 func TestStopEndsAShardAndAClaimThatEtcdRefuses(t *testing.T) {
@@ -300,19 +306,7 @@ func TestStopEndsAShardAndAClaimThatEtcdRefuses(t *testing.T) {
 		}
 		close(ended)
 	}()
-	select {
-	case <-ended:
-		t.Fatal("expected the claim to be repeated until the member leaves")
-	case <-time.After(time.Second):
-	}
-	m.mu.Lock()
-	m.leaving = true
-	m.mu.Unlock()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("the member does not end")
-	}
+	endsAtTheStop(t, m, ended)
 }
 
 func TestFailureOfAKeyWithoutNeedIsNotWritten(t *testing.T) {

@@ -93,13 +93,13 @@ static bool is_heap(const struct wq_heap *h)
 static struct wq_heap any_heap(u32 count)
 {
 	struct wq_heap h = { .vec.slots = slots, .count = count, .seq = nondet_u32() };
-	u32 i, age;
+	u32 i, ago;
 
 	for (i = 0; i < ENTRIES; i++) {
-		age = nondet_u32() & 63;
+		ago = nondet_u32() & 63;
 		/* No two entries have one number. */
-		__CPROVER_assume(age && (age & 7) == i);
-		entries[i].seq = h.seq - age;
+		__CPROVER_assume(ago && (ago & 7) == i);
+		entries[i].seq = h.seq - ago;
 		entries[i].is_embedded = nondet_bool();
 		entries[i].heap = i;
 		slots[i].entry = &entries[i];

@@ -553,7 +553,7 @@ TEST_F(set, a_remount_waits_for_no_reader_whose_memory_is_not_there)
 		.range = { addr_of(page), size }, .mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
 	struct uffdio_zeropage zero = { .range = { addr_of(page), size } };
-	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), status;
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), status = -1;
 	struct uffd_msg msg;
 	pthread_t thread;
 	pid_t pid;

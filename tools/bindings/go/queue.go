@@ -111,9 +111,9 @@ const (
 //
 // Any user can take the name of a queue that was removed. So Reopen opens only a queue of the same
 // owner. If the name has had a queue of another owner for a second, and this process may open it,
-// Reopen fails with [ErrOtherOwner]. The call can be repeated after that, too. A program that trusts the other user
-// calls [Open], and compares [Stat].UID. In a user namespace, all users that it does not map have
-// the number 65534, and count as the same owner.
+// Reopen fails with [ErrOtherOwner]. The call can be repeated after that, too. A program that trusts
+// the other user calls [Open], and compares [Stat].UID. In a user namespace, all users that it does
+// not map have the number 65534, and count as the same owner.
 func (q *Queue) Reopen(ctx context.Context) (*Queue, error) {
 	if q.name == "" {
 		return nil, q.fail("reopen", "", syscall.EINVAL)

@@ -37,7 +37,7 @@ cleanup() { :; }
 
 # nap SECONDS: sleep without a process
 exec {never}<> <(:)
-nap() { read -rt "$1" -u "$never"; }
+nap() { ! read -rt "$1" -u "$never"; }	# a timeout is its success: nap can be a test's last command
 
 # ---- expectations: each ends the test when it does not hold
 
@@ -234,6 +234,7 @@ run_test() {
 	) &
 	watchdog=$!
 	{ wait $test_pid; } 2>/dev/null || status=$?
+	[ $status -le 1 ] || echo "# its last command ended with status $status"
 	[ $status -eq 0 ] || explain
 	end_test
 	echo "# $1: $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms"

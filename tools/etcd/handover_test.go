@@ -274,6 +274,56 @@ func TestMemberThatLeavesDeletesNoKeyOfAnotherSession(t *testing.T) {
 	expect(t, "keys of this session", keys(clientv3.WithLease(m.session.lease.id)), int64(0))
 }
 
+// A claim whose answer was lost can take place after the shard has got another owner.
+func TestShardOfALateClaimGoesToTheMemberThatItBelongsTo(t *testing.T) {
+	client, ctx := startEtcd(t), context.Background()
+	w := &witness{running: map[string]string{}, fences: map[string]int64{},
+		begun: map[string]time.Time{}}
+	a, b := join(t, client, w, "a"), join(t, client, w, "b")
+	own := func() (all bool) {
+		for n := range a.shards {
+			of, s := a, a.shards[n]
+			if chosen(map[string]bool{"a": true, "b": true}, n) == "b" {
+				of, s = b, b.shards[n]
+			}
+			r, err := client.Get(ctx, of.layout.owner(n))
+			expect(t, "error", err, nil)
+			of.mu.Lock()
+			all = s.state == owned && len(r.Kvs) == 1 && r.Kvs[0].CreateRevision == s.fence
+			of.mu.Unlock()
+			if !all {
+				break
+			}
+		}
+		return all
+	}
+	settle := func() {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !own(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("a shard is not owned by the member that it belongs to")
+			}
+		}
+	}
+	settle()
+	for _, m := range []*living{a, b} {
+		for n := range m.shards {
+			key := m.layout.owner(n)
+			for made := false; !made; {
+				client.Delete(ctx, key)
+				r, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+					Then(clientv3.OpPut(key, m.name, clientv3.WithLease(m.session.lease.id))).Commit()
+				expect(t, "error", err, nil)
+				made = r.Succeeded
+			}
+			settle()
+		}
+	}
+	a.part()
+	b.part()
+	expect(t, "faults", len(w.faults), 0)
+}
+
 func TestHandOversAtRandomNeitherLoseNorRepeatNorStopKeys(t *testing.T) {
 	client := startEtcd(t)
 	w := &witness{running: map[string]string{}, fences: map[string]int64{},

@@ -15,6 +15,8 @@ package wqetcd
 //	etcd does not answer            calls are repeated until the lease must be given up
 //	the lease can't be renewed      the workers are killed before it ends, and a session begins
 //	an owner key is not ours        no run of the shard begins. Runs that go on keep their entries
+//	a claim takes place late        the member owns the shard, and hands it over if it belongs to
+//	                                another member
 //	the member's key is deleted     the session ends, and a new one begins
 //	a listing or a watch fails      a new listing, see feed.go
 //	the local queue is full         a new listing, later
@@ -68,6 +70,11 @@ type shard struct {
 	unowned time.Duration // since when no member owns it, or 0
 }
 
+type owner struct {
+	created int64 // revision
+	lease   clientv3.LeaseID
+}
+
 type session struct {
 	lease *lease
 	ctx   context.Context
@@ -96,7 +103,7 @@ type member struct {
 	shards  []*shard
 	members map[string]bool
 	choice  []string      // the member that should own each shard; nil: the members changed
-	owners  map[int]int64 // create revisions of the owner keys
+	owners  map[int]owner // the owner keys
 	seen    map[string]bool
 	objects chan struct{} // wakes the feed of mirror mode
 	orphans []orphan      // which forgetAll works on
@@ -104,7 +111,7 @@ type member struct {
 
 func newMember(opt options, l layout, client *clientv3.Client) *member {
 	m := &member{name: opt.member, layout: l, opt: opt, client: client,
-		going: map[string]bool{}, members: map[string]bool{}, owners: map[int]int64{}, objects: make(chan struct{}, 1)}
+		going: map[string]bool{}, members: map[string]bool{}, owners: map[int]owner{}, objects: make(chan struct{}, 1)}
 	m.changed = sync.NewCond(&m.mu)
 	for n := 0; n < l.Shards; n++ {
 		m.shards = append(m.shards, &shard{n: n, unowned: bootTime()})
@@ -312,12 +319,22 @@ func (m *member) reconcile() {
 	for _, s := range m.shards {
 		mine := !m.leaving && m.choice[s.n] == m.name
 		switch {
+		case m.stray(s):
+			m.fire(s, wanted) // and unwanted when it is claimed, if it belongs to another member
 		case !mine:
 			m.fire(s, unwanted)
-		case m.owners[s.n] == 0:
+		case m.owners[s.n].created == 0:
 			m.fire(s, wanted)
 		}
 	}
+}
+
+// stray reports that etcd has an owner key of this session that the member does not know of: a try of a
+// claim whose answer was lost took place after another try, and after the shard was handed over or lost.
+// While it exists, no member owns the shard. If the member leaves, the key goes with the lease.
+func (m *member) stray(s *shard) bool {
+	o := m.owners[s.n]
+	return s.state == free && !m.leaving && o.lease == m.session.lease.id && o.created > s.fence
 }
 
 // fire applies an event to a shard. It is called with the lock held.
@@ -504,14 +521,15 @@ func refusesKey(err error) bool {
 }
 
 // await waits until the entry of a former owner's run is deleted after a revision, and adds the key
-// again. If the watch ends for another reason, the next begin finds the entry, and waits again.
+// again. If the watch ends for another reason, or after the time in which a lost event must be found, the
+// next begin finds the entry, and waits again.
 func (m *member) await(ctx context.Context, s *shard, name string, rev int64) {
 	m.stats.held.Add(1)
 	defer m.stats.held.Add(-1)
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	<-m.client.Watch(ctx, m.layout.runsOf(s.n)+name, clientv3.WithRev(rev+1),
+	watching, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.opt.relist)
+	<-m.client.Watch(watching, m.layout.runsOf(s.n)+name, clientv3.WithRev(rev+1),
 		clientv3.WithFilterPut())
+	cancel()
 	for !m.tryFree(ctx, s, name) {
 		sleep(ctx, time.Second)
 	}
@@ -545,7 +563,7 @@ func (l *liveSink) put(kv *mvccpb.KeyValue, listed bool) error {
 	} else if name == m.layout.paused() {
 		m.pause(true)
 	} else if n, err := m.layout.ownedShard(name); err == nil {
-		m.owners[n] = kv.CreateRevision
+		m.owners[n] = owner{kv.CreateRevision, clientv3.LeaseID(kv.Lease)}
 		s := m.shards[n]
 		s.unowned = 0
 		if s.fence < kv.CreateRevision {
@@ -581,7 +599,7 @@ func (m *member) gone(name string, rev int64) {
 		m.pause(false)
 	} else if n, err := m.layout.ownedShard(name); err == nil {
 		s := m.shards[n]
-		if m.owners[n] != 0 {
+		if m.owners[n].created != 0 {
 			delete(m.owners, n)
 			s.unowned = bootTime()
 		}

@@ -125,18 +125,20 @@ func pages(ctx context.Context, client *clientv3.Client, prefix string, page int
 func (f *feed) watch(ctx context.Context, rev int64) error {
 	// Not all members list at the same time.
 	limit := f.every - time.Duration(rand.Int63n(int64(f.every)/4+1))
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	ctx, cancel := context.WithTimeoutCause(clientv3.WithRequireLeader(ctx), limit, errPeriodic)
 	defer cancel()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	// Watch itself waits until a server has answered.
 	events := f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev))
 	for {
 		select {
-		case <-timer.C:
-			return errPeriodic
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-f.relist:
 			return errAsked
 		case r, ok := <-events:
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			if !ok {
 				return errors.New("the watch ended")
 			}

@@ -240,3 +240,28 @@ func TestJoinWaitsForTheOwnLastSession(t *testing.T) {
 		cancel()
 	}
 }
+
+// unanswered is a watch that no server answers.
+type unanswered struct{ clientv3.Watcher }
+
+func (unanswered) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	<-ctx.Done()
+	c := make(chan clientv3.WatchResponse)
+	close(c)
+	return c
+}
+
+func TestWatchWithoutAnswerEndsWithAListing(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client := &clientv3.Client{Watcher: unanswered{}}
+	const relist = 100 * time.Millisecond
+	f := feed{client: client, prefix: "/p/", every: relist}
+	expect(t, "end of the watch", f.watch(ctx, 1), errPeriodic)
+	m := newMember(options{member: "a", relist: relist}, layout{prefix: "/wq/q/", Shards: 1}, client)
+	k := &key{rev: 3, held: true, queued: true}
+	m.shards[0].keys.all = map[string]*key{"a": k}
+	m.await(ctx, m.shards[0], "a", 2)
+	expect(t, "held", k.held, false)
+	expect(t, "error", ctx.Err(), nil)
+}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -340,5 +341,34 @@ func (c *cluster) printLogs() {
 			out = out[len(out)-3000:]
 		}
 		fmt.Printf("%s:\n%s\n", n.name, out)
+	}
+	if err != nil || len(r.Kvs) == 0 {
+		return
+	}
+	if owner, err := c.ownerOf(path.Base(string(r.Kvs[0].Key))); err == nil {
+		owner.printGoroutines()
+	}
+}
+
+// printGoroutines ends a member, and prints where each of its goroutines that has one of our functions
+// was, and since when.
+func (n *node) printGoroutines() {
+	n.signal(syscall.SIGQUIT)
+	select {
+	case <-n.done:
+	case <-time.After(10 * time.Second):
+	}
+	out, _ := os.ReadFile(n.log)
+	for _, stack := range strings.Split(string(out), "\n\n") {
+		state, calls, _ := strings.Cut(stack, "\n")
+		if !strings.HasPrefix(state, "goroutine ") {
+			continue
+		}
+		for _, call := range strings.Split(calls, "\n") {
+			if name, ok := strings.CutPrefix(call, "wq.example/"); ok {
+				state += " " + name[:strings.LastIndexByte(name, '(')]
+			}
+		}
+		fmt.Printf("fault: %s: %s\n", n.name, state)
 	}
 }

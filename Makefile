@@ -290,7 +290,7 @@ help:
 	@echo "  make deb              Debian packages, in build/deb"
 	@echo "  make deb-etcd         the Debian package wq-etcd, in build/deb-etcd"
 	@echo "  make wheel            the Python package as a wheel and as sources, in build/wheel"
-	@echo "  make specs            specs for Fedora, Arch, NixOS and Kubernetes, in build/specs"
+	@echo "  make specs            specs for Fedora, Arch and Kubernetes, in build/specs"
 	@echo "  make dist             the sources as build/$(DIST).tar.xz"
 	@echo
 	@echo "Test:"

@@ -457,3 +457,69 @@ func TestPagesHaveEachKeyOfOneRevisionOnce(t *testing.T) {
 		expect(t, "key", key, fmt.Sprintf("/p/%02d", i))
 	}
 }
+
+// A losing client loses the answer of the next transaction that writes, which takes place when the test
+// calls late.
+type losing struct {
+	clientv3.KV
+	lose bool
+	late func()
+}
+
+type losingTxn struct {
+	clientv3.Txn
+	kv     *losing
+	writes bool
+}
+
+func (l *losing) Txn(context.Context) clientv3.Txn {
+	return &losingTxn{Txn: l.KV.Txn(context.Background()), kv: l}
+}
+func (l *losingTxn) If(when ...clientv3.Cmp) clientv3.Txn {
+	l.Txn, l.writes = l.Txn.If(when...), true
+	return l
+}
+func (l *losingTxn) Then(then ...clientv3.Op) clientv3.Txn { l.Txn = l.Txn.Then(then...); return l }
+func (l *losingTxn) Commit() (*clientv3.TxnResponse, error) {
+	if !l.writes || !l.kv.lose {
+		return l.Txn.Commit()
+	}
+	l.kv.lose, l.kv.late = false, func() { l.Txn.Commit() }
+	return nil, errors.New("the answer was lost")
+}
+
+func TestVerbThatTakesPlaceLateChangesNothing(t *testing.T) {
+	client, ctx := startEtcd(t), context.Background()
+	kv := &losing{KV: client.KV}
+	client.KV = kv
+	l := &layout{prefix: "/wq/q/", Shards: 1}
+	at := l.entries("a")
+	add := func() error { _, err := client.Put(ctx, at.need, ""); return err }
+	pause := func() error { return setPaused(ctx, client, l, true) }
+	resume := func() error { return setPaused(ctx, client, l, false) }
+	cancel := func() error { return cancelKey(ctx, client, at) }
+	delay := func() error { return delayKey(ctx, client, at, time.Hour) }
+	for name, c := range map[string]struct{ before, verb, after func() error }{
+		"cancel": {add, cancel, add},
+		"kick":   {add, func() error { return kickKey(ctx, client, at) }, delay},
+		"delay":  {add, delay, add},
+		"pause":  {resume, pause, resume},
+		"resume": {pause, resume, pause},
+	} {
+		expect(t, name+": before", c.before(), nil)
+		kv.lose = true
+		if c.verb() == nil {
+			t.Fatalf("%s: expected an error", name)
+		}
+		expect(t, name+": again", c.verb(), nil)
+		expect(t, name+": after", c.after(), nil)
+		revision := func() int64 {
+			r, err := client.Get(ctx, "x")
+			expect(t, "error", err, nil)
+			return r.Header.Revision
+		}
+		was := revision()
+		kv.late()
+		expect(t, name+": the revision after the late try", revision(), was)
+	}
+}

@@ -8,6 +8,7 @@ package wqetcd
 //	PREFIX/live/member/NAME  a member, under its lease
 //	PREFIX/live/owner/SHARD  the owner of a shard, under the lease of the member
 //	PREFIX/live/paused       no run begins
+//	PREFIX/turn              changes with each pause and resume
 //	PREFIX/need/SHARD/KEY    the key needs a run. The revision is the generation
 //	PREFIX/run/SHARD/KEY     a run of the key, under the lease of the member that runs it. The
 //	                         create revision is the fence of the run
@@ -49,6 +50,7 @@ func (l *layout) owner(shard int) string {
 	return fmt.Sprintf("%s%04x", l.owners(), shard)
 }
 func (l *layout) paused() string { return l.live() + "paused" }
+func (l *layout) turn() string   { return l.prefix + "turn" }
 func (l *layout) needs() string  { return l.prefix + "need/" }
 func (l *layout) needsOf(shard int) string {
 	return fmt.Sprintf("%s%04x/", l.needs(), shard)

@@ -15,8 +15,9 @@ package wqetcd
 //	etcd does not answer            calls are repeated until the lease must be given up
 //	the lease can't be renewed      the workers are killed before it ends, and a session begins
 //	an owner key is not ours        no run of the shard begins. Runs that go on keep their entries
-//	a claim takes place late        the member owns the shard, and hands it over if it belongs to
-//	                                another member
+//	a claim takes place late        the owner key is deleted, and the shard is claimed as any other
+//	a begin takes place late        the entry without a run is deleted by the next begin of the key, after
+//	                                the next listing, or when the shard is handed over
 //	the member's key is deleted     the session ends, and a new one begins
 //	a listing or a watch fails      a new listing, see feed.go
 //	the local queue is full         a new listing, later
@@ -99,6 +100,7 @@ type member struct {
 	synced  bool            // members and owners were listed
 	paused  bool            // no run begins
 	runs    int             // which go on, of all shards, also of those that were handed over
+	begun   int64           // all that began in this process
 	going   map[string]bool // their keys
 	shards  []*shard
 	members map[string]bool
@@ -273,15 +275,26 @@ func (m *member) leave(ctx context.Context) {
 	m.reconcile()
 	in := m.session
 	m.mu.Unlock()
-	// The others claim the shards sooner. If it fails, they wait for the end of the lease. A member
-	// that lost its session finds the key of another process there, if that has its name.
-	if me := m.layout.members() + m.name; in != nil {
-		ctx, cancel := context.WithTimeout(ctx, callLimit)
-		defer cancel()
-		m.client.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(me), "=", in.lease.id)).
-			Then(clientv3.OpDelete(me)).Commit()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if in != nil && m.unregister(ctx, in) != nil {
+		go func() {
+			for sleep(ctx, time.Second) && in.ctx.Err() == nil && m.unregister(ctx, in) != nil {
+			}
+		}()
 	}
 	m.waitIdle()
+}
+
+// unregister deletes the member's key: others claim its shards only then, and its runs can go on for
+// long. A member that lost its session finds the key of another process there, if that has its name.
+func (m *member) unregister(ctx context.Context, in *session) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	me := m.layout.members() + m.name
+	_, err := m.client.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(me), "=", in.lease.id)).
+		Then(clientv3.OpDelete(me)).Commit()
+	return err
 }
 
 func (m *member) isLeaving() bool {
@@ -320,7 +333,7 @@ func (m *member) reconcile() {
 		mine := !m.leaving && m.choice[s.n] == m.name
 		switch {
 		case m.stray(s):
-			m.fire(s, wanted) // and unwanted when it is claimed, if it belongs to another member
+			m.fire(s, strayed)
 		case !mine:
 			m.fire(s, unwanted)
 		case m.owners[s.n].created == 0:
@@ -331,10 +344,10 @@ func (m *member) reconcile() {
 
 // stray reports that etcd has an owner key of this session that the member does not know of: a try of a
 // claim whose answer was lost took place after another try, and after the shard was handed over or lost.
-// While it exists, no member owns the shard. If the member leaves, the key goes with the lease.
+// While it exists, no member owns the shard.
 func (m *member) stray(s *shard) bool {
 	o := m.owners[s.n]
-	return s.state == free && !m.leaving && o.lease == m.session.lease.id && o.created > s.fence
+	return s.state == free && o.lease == m.session.lease.id && o.created > s.fence
 }
 
 // fire applies an event to a shard. It is called with the lock held.
@@ -357,6 +370,9 @@ func (m *member) fire(s *shard, e shardEvent) {
 		} else {
 			m.stats.handOvers.Add(1)
 		}
+		go m.release(m.session, s)
+	case doDrop:
+		s.fence = m.owners[s.n].created
 		go m.release(m.session, s)
 	}
 }
@@ -417,11 +433,13 @@ func (m *member) release(in *session, s *shard) {
 			Then(clientv3.OpDelete(m.layout.owner(s.n))).Commit()
 		cancel()
 		if err == nil {
-			m.sweep(in, s)
+			err = m.sweep(in, s)
+		}
+		if err == nil {
 			break
 		}
 		if isRefusal(err) && m.isLeaving() {
-			// The owner key goes with the lease.
+			// The owner key and the entries go with the lease.
 			if refusals++; refusals == lastTries {
 				break
 			}
@@ -434,15 +452,15 @@ func (m *member) release(in *session, s *shard) {
 	m.reconcile()
 }
 
-// sweep deletes the entries of this session that no run has: those of begins that came late. The
-// new owner would wait for them. If it fails, they go with the lease.
-func (m *member) sweep(in *session, s *shard) {
+// sweep deletes the entries of this session that no run has: those of begins that came late. A new
+// owner would wait for them until the session ends.
+func (m *member) sweep(in *session, s *shard) error {
 	ctx, cancel := context.WithTimeout(in.ctx, callLimit)
 	defer cancel()
 	prefix := m.layout.runsOf(s.n)
 	r, err := m.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return
+		return err
 	}
 	for _, kv := range r.Kvs {
 		name := string(kv.Key)
@@ -452,8 +470,26 @@ func (m *member) sweep(in *session, s *shard) {
 		if going || clientv3.LeaseID(kv.Lease) != in.lease.id {
 			continue
 		}
-		m.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(name), "=", kv.CreateRevision)).
-			Then(clientv3.OpDelete(name)).Commit()
+		if err := m.deleteEntry(ctx, name, kv.CreateRevision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteEntry deletes the entry of a run, unless it is another one by then.
+func (m *member) deleteEntry(ctx context.Context, name string, created int64) error {
+	_, err := m.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(name), "=", created)).
+		Then(clientv3.OpDelete(name)).Commit()
+	return err
+}
+
+// sweepOwned sweeps shards that are ours after a listing. The next one tries again.
+func (m *member) sweepOwned(in *session, shards ...*shard) {
+	for _, s := range shards {
+		if in != nil && in.ctx.Err() == nil {
+			m.sweep(in, s)
+		}
 	}
 }
 
@@ -726,6 +762,7 @@ func (n *needSink) listEnds(rev int64) error {
 		n.m.forget(n.s, name)
 	}
 	n.given = map[string]given{}
+	go n.m.sweepOwned(n.m.session, n.s)
 	return n.m.dropUnlisted(n.s, rev)
 }
 
@@ -887,13 +924,16 @@ func (o *mirrorSink) deleted(etcdKey string, rev int64) error {
 func (o *mirrorSink) listEnds(rev int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	var ours []*shard
 	for _, s := range o.shards {
 		if s.state != owned {
 			continue
 		}
+		ours = append(ours, s)
 		if err := o.m().dropUnlisted(s, rev); err != nil {
 			return err
 		}
 	}
+	go o.m().sweepOwned(o.session, ours...)
 	return nil
 }

@@ -32,8 +32,8 @@ package wqetcd
 //
 // An answer can be lost, so that a transaction takes place twice, or much later. A begin that comes
 // after the end of its run finds that need does not exist, or that retry or parked has changed. In
-// mirror mode, and if the key was added again, it succeeds. Then the next run of the key on this
-// member takes the entry as its own, or the hand-over of the shard deletes it.
+// mirror mode, and if the key was added again, it succeeds. Such an entry has no run, and it is deleted:
+// see the head of member.go. Each begin has a value of its own, by which it knows its entry.
 
 import (
 	"context"
@@ -54,6 +54,8 @@ import (
 type run struct {
 	key   string
 	runs  string // the entry of the run in etcd is runs + key
+	value string // of the entry
+	stale int64  // the create revision of an entry that another begin of this session has left, or 0
 	fence int64  // its create revision
 	need  int64  // the change that the run began with
 	later retry  // what etcd has of its failures, at the begin
@@ -69,6 +71,7 @@ type entry struct {
 	Member string
 	Need   int64
 	Began  int64 // ms since 1970
+	Run    int64 // of this process
 }
 
 // A worker runs a key. Its results are those of the function of [wq.Queue.Run].
@@ -129,8 +132,10 @@ func (m *member) begin(name string) (*run, error) {
 		return nil, nil
 	}
 	m.runs++
+	m.begun++
 	m.going[name] = true
-	return &run{key: name, runs: m.layout.runsOf(n), need: need,
+	value := encode(entry{m.name, need, time.Now().UnixMilli(), m.begun})
+	return &run{key: name, runs: m.layout.runsOf(n), value: value, need: need,
 		later: s.keys.all[name].later, s: s, in: m.session, owner: s.fence,
 		ctx: m.session.work}, nil
 }
@@ -157,11 +162,13 @@ func (m *member) enter(r *run) (bool, error) {
 
 // tryEnter also returns whether a try may have been made without an answer.
 func (m *member) tryEnter(r *run) (entered, tried bool, _ error) {
-	value := encode(entry{m.name, r.need, time.Now().UnixMilli()})
 	for {
 		ctx, cancel := context.WithTimeout(r.ctx, callLimit)
+		if r.stale != 0 {
+			m.deleteEntry(ctx, r.entry(), r.stale) // if it fails, the begin is refused again
+		}
 		reply, err := m.client.Txn(ctx).If(m.mayBegin(r)...).
-			Then(clientv3.OpPut(r.entry(), value, clientv3.WithLease(r.in.lease.id)),
+			Then(clientv3.OpPut(r.entry(), r.value, clientv3.WithLease(r.in.lease.id)),
 				clientv3.OpGet(m.needOf(r))).
 			Else(clientv3.OpGet(m.layout.owner(r.s.n)), clientv3.OpGet(r.entry()),
 				clientv3.OpGet(m.needOf(r)), clientv3.OpGet(m.parkOf(r)),
@@ -244,8 +251,8 @@ func (m *member) mayBegin(r *run) []clientv3.Cmp {
 
 // refused is the end of a transaction that did not create the entry. It returns true if the begin
 // must be tried again, with what etcd has of the key. r.fence is set if a try before this one has
-// created the entry: the local queue hands out a key to one run at a time, so an entry of this lease
-// is that of this run.
+// created the entry, and r.stale if a begin before this one has: the local queue hands out a key to one run
+// at a time, so no run has an entry of this lease.
 func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 	get := func(i int) *mvccpb.KeyValue {
 		if kvs := reply.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
@@ -256,7 +263,12 @@ func (m *member) refused(r *run, reply *clientv3.TxnResponse) bool {
 	owner, entry, need, given, later := get(0), get(1), get(2), get(3), retryOf(get(4))
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	r.stale = 0
 	if clientv3.LeaseID(entry.Lease) == r.in.lease.id {
+		if string(entry.Value) != r.value {
+			r.stale = entry.CreateRevision
+			return true
+		}
 		r.fence = entry.CreateRevision
 		if need.ModRevision != 0 {
 			r.need, r.later = need.ModRevision, later
@@ -411,7 +423,7 @@ func (m *member) end(r *run, e ending) {
 	need, ours := m.needOf(r), clientv3.Compare(clientv3.CreateRevision(r.entry()), "=", r.fence)
 	if r.fence == 0 {
 		// The answer to the begin was lost.
-		ours = clientv3.Compare(clientv3.LeaseValue(r.entry()), "=", r.in.lease.id)
+		ours = clientv3.Compare(clientv3.Value(r.entry()), "=", r.value)
 	}
 	ops := []clientv3.Op{clientv3.OpDelete(r.entry())}
 	mirror := m.layout.Mirror != ""

@@ -92,7 +92,7 @@ func kv(created, changed, lease int64, value string) *mvccpb.KeyValue {
 
 func TestBeginWhoseAnswerWasLostIsTheRun(t *testing.T) {
 	m, r, _, _ := runOf(t)
-	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), kv(11, 11, 5, ""), kv(3, 3, 0, ""))),
+	expect(t, "again", m.refused(r, found(kv(7, 7, 5, ""), kv(11, 11, 5, r.value), kv(3, 3, 0, ""))),
 		false)
 	expect(t, "fence", r.fence, int64(11))
 }
@@ -239,7 +239,7 @@ func TestBeginThatIsGivenUpLeavesNoEntry(t *testing.T) {
 	expect(t, "calls", len(kv.then), 3)
 	expect(t, "operations", len(kv.then[2]), 1)
 	expect(t, "deletion", kv.then[2][0].IsDelete(), true)
-	expect(t, "compared", kv.when[2][0].Target, etcdserverpb.Compare_LEASE)
+	expect(t, "compared", kv.when[2][0].Target, etcdserverpb.Compare_VALUE)
 }
 
 func TestEndWithoutSpaceDeletesTheEntryAlone(t *testing.T) {
@@ -361,10 +361,97 @@ func TestRefusalAfterATryWithoutAnswerIsTriedAgain(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	m.client.KV = &answers{errs: []error{rpctypes.ErrTimeout, rpctypes.ErrPermissionDenied},
 		replies: []*clientv3.TxnResponse{nil, nil,
-			found(kv(7, 7, 5, ""), kv(11, 11, 5, ""), kv(3, 3, 0, ""))}}
+			found(kv(7, 7, 5, ""), kv(11, 11, 5, r.value), kv(3, 3, 0, ""))}}
 	entered, err := m.enter(r)
 	expect(t, "run", entered, true)
 	expect(t, "result", err, nil)
+}
+
+// It took place after its run, so what deletes it can come late, too.
+func TestBeginDeletesTheEntryOfALateBegin(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	begun := found(nil, kv(3, 3, 0, ""), nil)
+	begun.Succeeded = true
+	kv := &answers{replies: []*clientv3.TxnResponse{
+		found(kv(7, 7, 5, ""), kv(11, 11, 5, "another"), kv(3, 3, 0, "")), {}, begun}}
+	m.client.KV = kv
+	entered, _ := m.enter(r)
+	expect(t, "run", entered, true)
+	expect(t, "fence", r.fence, int64(20))
+	expect(t, "calls", len(kv.then), 3)
+	expect(t, "deletion", kv.then[1][0].IsDelete(), true)
+	expect(t, "compared", kv.when[1][0].TargetUnion.(*etcdserverpb.Compare_CreateRevision).CreateRevision,
+		int64(11))
+}
+
+func TestEachBeginHasAValueOfItsOwn(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	m.leaveRun(r, errors.New("failed"))
+	again, _ := m.begin("a")
+	if again == nil || again.value == r.value {
+		t.Errorf("expected another value than %s", r.value)
+	}
+}
+
+// unread refuses the first listings.
+type unread struct {
+	*answers
+	fails int
+}
+
+func (u *unread) Txn(context.Context) clientv3.Txn { return u }
+func (u *unread) Commit() (*clientv3.TxnResponse, error) {
+	return &clientv3.TxnResponse{}, nil
+}
+func (u *unread) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if u.fails--; u.fails >= 0 {
+		return nil, rpctypes.ErrTimeout
+	}
+	return &clientv3.GetResponse{}, nil
+}
+
+// A new owner would wait for an entry that is left.
+func TestHandOverGoesOnUntilTheEntriesWereRead(t *testing.T) {
+	m, _, _, _ := runOf(t)
+	kv := &unread{&answers{}, 2}
+	m.client.KV = kv
+	m.mu.Lock()
+	m.fire(m.shards[0], unwanted)
+	for m.shards[0].state != free {
+		m.changed.Wait()
+	}
+	m.mu.Unlock()
+	expect(t, "listings", kv.fails, -1)
+}
+
+// The lease ends no sooner than the last command, so the others would not claim the shards.
+func TestMemberThatLeavesDeletesItsKeyUntilEtcdAnswers(t *testing.T) {
+	m, r, _, _ := runOf(t)
+	m.shards[0].state = free
+	kv := &answers{errs: []error{rpctypes.ErrTimeout, rpctypes.ErrTimeout},
+		replies: []*clientv3.TxnResponse{nil, nil, {}}}
+	m.client.KV = kv
+	calls := make(chan int)
+	go func() { m.leave(context.Background()); calls <- len(kv.then) }()
+	time.Sleep(2500 * time.Millisecond)
+	m.leaveRun(r, nil)
+	expect(t, "calls", <-calls, 3)
+}
+
+// It would be without owner until the last command has ended.
+func TestLateClaimOfAMemberThatLeavesIsDeleted(t *testing.T) {
+	m, _, _, _ := runOf(t)
+	m.client.KV = &answers{replies: []*clientv3.TxnResponse{{}}}
+	m.shards[0].state, m.leaving, m.synced, m.choice = free, true, true, []string{"b"}
+	late := &mvccpb.KeyValue{Key: []byte(m.layout.owner(0)), CreateRevision: 9, ModRevision: 9, Lease: 5}
+	expect(t, "error", (*liveSink)(m).put(late, false), nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	expect(t, "state", m.shards[0].state, releasing)
+	for m.shards[0].state != free {
+		m.changed.Wait()
+	}
+	expect(t, "deleted", m.shards[0].fence, int64(9))
 }
 
 func TestLocalQueueHasNoParkedKeyOfALostShardOrAfterACancel(t *testing.T) {

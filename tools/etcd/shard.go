@@ -9,6 +9,7 @@ package wqetcd
 //	 | +----refused-----+                                               |
 //	 +-----------------------------------------------released-----------+
 //
+// free also becomes releasing by strayed: a try of a claim took place after the shard was handed over.
 // owned is the only state in which runs begin. A shard is handed over, or lost, while its runs go
 // on: each run has an entry of its own in etcd, and the new owner begins no run of such a key. A
 // release deletes the owner key only if it is ours, so a shard that is lost to another member stays
@@ -37,6 +38,7 @@ const (
 	refused                    // another member created it first, or etcd did not answer
 	released                   // the owner key was deleted, or it is not known
 	lost                       // the lease ended, or the owner key is not ours any more
+	strayed                    // etcd has an owner key of this session that the member does not know of
 )
 
 type shardAction int
@@ -46,6 +48,7 @@ const (
 	doClaim               // create the owner key
 	doStart               // list and watch the needs
 	doRelease             // stop the watch, cancel pending runs, and delete the owner key
+	doDrop                // delete the owner key
 )
 
 type transition struct {
@@ -60,6 +63,7 @@ var transitions = map[transition]struct {
 	{free, wanted}:        {claiming, doClaim},
 	{claiming, claimed}:   {owned, doStart},
 	{claiming, refused}:   {free, nothing},
+	{free, strayed}:       {releasing, doDrop},
 	{owned, unwanted}:     {releasing, doRelease},
 	{owned, lost}:         {releasing, doRelease},
 	{releasing, released}: {free, nothing},

@@ -13,7 +13,7 @@ func TestShardIsReleasedOnceAfterItWasClaimed(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	state, ours := free, false // ours: it was started, and neither released nor dropped
 	for i := 0; i < 100000; i++ {
-		e := shardEvent(r.Intn(int(lost) + 1))
+		e := shardEvent(r.Intn(int(strayed) + 1))
 		was := state
 		var do shardAction
 		state, do = state.next(e)
@@ -28,6 +28,10 @@ func TestShardIsReleasedOnceAfterItWasClaimed(t *testing.T) {
 				t.Fatalf("ended before it began: %v in %v", e, was)
 			}
 			ours = false
+		case doDrop:
+			if ours || was != free {
+				t.Fatalf("dropped in %v", was)
+			}
 		}
 		if (state == owned) != ours {
 			t.Fatalf("runs can begin in %v: %v in %v", state, e, was)

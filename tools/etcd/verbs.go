@@ -9,6 +9,9 @@ package wqetcd
 //	kick     the need is put again, so that no delay and no park record is for it
 //	cancel   the need and what is known of its failures are deleted
 //	pause    the entry live/paused exists, and the members hand out no key
+//
+// A transaction whose answer was lost can take place after the operator's next verb or after an add. So each
+// one compares what it has read, and a late one changes nothing.
 
 import (
 	"context"
@@ -17,6 +20,7 @@ import (
 	"strconv"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -76,33 +80,69 @@ func exists(etcdKey string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(etcdKey), ">", 0)
 }
 
+// commit reads entries, and makes a transaction if none of them has changed then. Otherwise it tries again. An
+// entry that does not exist has the revision 0.
+func commit(ctx context.Context, client *clientv3.Client, names []string,
+	ops func(read []*mvccpb.KeyValue) ([]clientv3.Op, error)) error {
+	var gets []clientv3.Op
+	for _, name := range names {
+		gets = append(gets, clientv3.OpGet(name))
+	}
+	for {
+		found, err := client.Txn(ctx).Then(gets...).Commit()
+		if err != nil {
+			return err
+		}
+		var read []*mvccpb.KeyValue
+		var same []clientv3.Cmp
+		for i, name := range names {
+			kv := &mvccpb.KeyValue{}
+			if kvs := found.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+				kv = kvs[0]
+			}
+			read = append(read, kv)
+			same = append(same, clientv3.Compare(clientv3.ModRevision(name), "=", kv.ModRevision))
+		}
+		then, err := ops(read)
+		if err != nil {
+			return err
+		}
+		done, err := client.Txn(ctx).If(same...).Then(then...).Commit()
+		if err != nil || done.Succeeded {
+			return err
+		}
+	}
+}
+
 var errNoNeed = errors.New("no run is needed")
 
 func cancelCommand(_ context.Context, opt options, names []string) error {
-	return forKeys(opt, names, func(ctx context.Context, client *clientv3.Client, at entries) error {
-		r, err := client.Txn(ctx).If(exists(at.need)).Then(clientv3.OpDelete(at.need),
-			clientv3.OpDelete(at.retry), clientv3.OpDelete(at.park)).Commit()
-		if err == nil && !r.Succeeded {
-			err = errNoNeed
+	return forKeys(opt, names, cancelKey)
+}
+
+func cancelKey(ctx context.Context, client *clientv3.Client, at entries) error {
+	return commit(ctx, client, []string{at.need}, func(read []*mvccpb.KeyValue) ([]clientv3.Op, error) {
+		if read[0].ModRevision == 0 {
+			return nil, errNoNeed
 		}
-		return err
+		return []clientv3.Op{clientv3.OpDelete(at.need), clientv3.OpDelete(at.retry),
+			clientv3.OpDelete(at.park)}, nil
 	})
 }
 
 func kickCommand(_ context.Context, opt options, names []string) error {
-	return forKeys(opt, names, func(ctx context.Context, client *clientv3.Client, at entries) error {
-		// A key that runs is not put, as that would be an add.
-		r, err := client.Txn(ctx).
-			If(exists(at.need), clientv3.Compare(clientv3.CreateRevision(at.run), "=", 0)).
-			Then(clientv3.OpPut(at.need, stamp(0))).Else(clientv3.OpGet(at.need)).Commit()
+	return forKeys(opt, names, kickKey)
+}
+
+func kickKey(ctx context.Context, client *clientv3.Client, at entries) error {
+	return commit(ctx, client, []string{at.need, at.run}, func(read []*mvccpb.KeyValue) ([]clientv3.Op, error) {
 		switch {
-		case err != nil || r.Succeeded:
-		case r.Responses[0].GetResponseRange().Count == 0:
-			err = errNoNeed
-		default:
-			err = errors.New("it runs")
+		case read[0].ModRevision == 0:
+			return nil, errNoNeed
+		case read[1].ModRevision != 0:
+			return nil, errors.New("it runs") // a put would be an add
 		}
-		return err
+		return []clientv3.Op{clientv3.OpPut(at.need, stamp(0))}, nil
 	})
 }
 
@@ -112,9 +152,13 @@ func delayCommand(_ context.Context, opt options, args []string) error {
 		return fmt.Errorf("%q is no time, such as 90s or 2h, up to %s", args[0], maxDelay)
 	}
 	return forKeys(opt, args[1:], func(ctx context.Context, client *clientv3.Client, at entries) error {
-		return putLater(ctx, client, at, func(next *retry, _ bool) {
-			next.Delay, next.Until = delay.Milliseconds(), time.Now().Add(delay).UnixMilli()
-		})
+		return delayKey(ctx, client, at, delay)
+	})
+}
+
+func delayKey(ctx context.Context, client *clientv3.Client, at entries, delay time.Duration) error {
+	return putLater(ctx, client, at, func(next *retry, _ bool) {
+		next.Delay, next.Until = delay.Milliseconds(), time.Now().Add(delay).UnixMilli()
 	})
 }
 
@@ -144,42 +188,38 @@ func putPriority(ctx context.Context, client *clientv3.Client, at entries, prior
 // priority stay. needed: the key needs a run already.
 func putLater(ctx context.Context, client *clientv3.Client, at entries,
 	change func(next *retry, needed bool)) error {
-	for {
-		found, err := client.Txn(ctx).Then(clientv3.OpGet(at.retry),
-			clientv3.OpGet(at.need, clientv3.WithCountOnly())).Commit()
-		if err != nil {
-			return err
-		}
-		later := retry{}
-		if kvs := found.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			later = retryOf(kvs[0])
-		}
+	return commit(ctx, client, []string{at.need, at.retry}, func(read []*mvccpb.KeyValue) ([]clientv3.Op, error) {
+		later := retryOf(read[1])
 		next := retry{Failures: later.Failures, Reason: later.Reason, Priority: later.Priority}
-		change(&next, found.Responses[1].GetResponseRange().Count > 0)
-		done, err := client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(at.retry), "=", later.record)).
-			Then(clientv3.OpPut(at.need, stamp(next.Priority)),
-				clientv3.OpPut(at.retry, encode(next))).Commit()
-		if err != nil || done.Succeeded {
-			return err
-		}
-	}
-}
-
-func pauseCommand(_ context.Context, opt options, _ []string) error {
-	return withQueue(opt, func(ctx context.Context, client *clientv3.Client, l *layout) error {
-		ctx, cancel := context.WithTimeout(ctx, opt.dialTimeout)
-		defer cancel()
-		_, err := client.Put(ctx, l.paused(), stamp(0))
-		return err
+		change(&next, read[0].ModRevision != 0)
+		return []clientv3.Op{clientv3.OpPut(at.need, stamp(next.Priority)),
+			clientv3.OpPut(at.retry, encode(next))}, nil
 	})
 }
 
+func pauseCommand(_ context.Context, opt options, _ []string) error {
+	return pauseOrResume(opt, true)
+}
+
 func resumeCommand(_ context.Context, opt options, _ []string) error {
+	return pauseOrResume(opt, false)
+}
+
+func pauseOrResume(opt options, pause bool) error {
 	return withQueue(opt, func(ctx context.Context, client *clientv3.Client, l *layout) error {
 		ctx, cancel := context.WithTimeout(ctx, opt.dialTimeout)
 		defer cancel()
-		_, err := client.Delete(ctx, l.paused())
-		return err
+		return setPaused(ctx, client, l, pause)
+	})
+}
+
+// setPaused also puts the entry turn, which no verb deletes: live/paused can be absent twice.
+func setPaused(ctx context.Context, client *clientv3.Client, l *layout, pause bool) error {
+	change := clientv3.OpDelete(l.paused())
+	if pause {
+		change = clientv3.OpPut(l.paused(), stamp(0))
+	}
+	return commit(ctx, client, []string{l.turn()}, func([]*mvccpb.KeyValue) ([]clientv3.Op, error) {
+		return []clientv3.Op{change, clientv3.OpPut(l.turn(), "")}, nil
 	})
 }

@@ -22,6 +22,7 @@
 #define _WQ_RUN_H
 
 #include <linux/bits.h>
+#include <linux/random.h>
 #include <linux/types.h>
 
 #include "base/entry.h"
@@ -34,6 +35,7 @@
  * by one, and bit 0 is set, which no address of an entry has.  Place 0 is always free.
  */
 struct wq_runs {
+	u64 first;			/* what the numbers of the gets began with */
 	u64 last;			/* number of the last get */
 	u32 free;			/* index of the first free place; 0: all are taken */
 	unsigned long place[WQ_RUN_PLACES];
@@ -41,10 +43,17 @@ struct wq_runs {
 
 #define WQ_RUN_FREE	1UL
 
+/*
+ * A descriptor can get another queue (wq_reopen() of libwq), and a consumer can have a token of the
+ * queue before.  So the numbers begin at random: another queue has hardly the same ones.  They leave
+ * room for 2^55 gets.
+ */
 static inline void wq_runs_init(struct wq_runs *r)
 {
 	unsigned long i;
 
+	r->first = get_random_u64() >> (WQ_RUN_BITS + 1);
+	r->last = r->first;
 	r->free = 1;
 	for (i = 0; i < WQ_RUN_PLACES; i++)
 		r->place[i] = (i + 1) % WQ_RUN_PLACES << 1 | WQ_RUN_FREE;

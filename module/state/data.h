@@ -265,7 +265,7 @@ static inline u32 wq_entry_bytes(const struct wq *q, u32 len)
 /* Gets that handed a key out. */
 static inline u64 wq_gets(const struct wq *q)
 {
-	return q->runs.last - q->unfit;
+	return q->runs.last - q->runs.first - q->unfit;
 }
 
 /* Runs that ended by done, from the conservation of runs, see struct wq_stat. */

@@ -1534,9 +1534,11 @@ TEST_F(libwq, reopen_keeps_a_queue_that_was_not_removed)
 
 TEST_F(libwq, reopen_puts_a_new_queue_in_the_place_of_a_removed_one)
 {
-	struct wq_item item;
+	struct wq_item old, item;
 	int q;
 
+	ASSERT_EQ(1, wq_add(self->q, "alice", 5));
+	ASSERT_EQ(0, wq_get(self->q, &old, WQ_NOWAIT));
 	ASSERT_EQ(0, wq_unlink(self->name));
 	q = wq_open(self->name, O_RDWR | O_CREAT | O_EXCL, 0600, 0);
 	ASSERT_LE(0, q);
@@ -1544,6 +1546,9 @@ TEST_F(libwq, reopen_puts_a_new_queue_in_the_place_of_a_removed_one)
 	ASSERT_EQ(1, wq_reopen(self->q, self->name, O_RDWR | O_NONBLOCK, WQ_NOWAIT));
 	ASSERT_EQ(0, wq_get(self->q, &item, WQ_FOREVER));
 	ASSERT_STREQ("alice", item.key);
+	/* another thread may have the key of the removed queue still */
+	ASSERT_EQ(-ESTALE, ret_of(wq_done(self->q, &old)));
+	ASSERT_EQ(0, wq_done(self->q, &item));
 	ASSERT_EQ(O_RDWR | O_NONBLOCK, fcntl(self->q, F_GETFL) & (O_ACCMODE | O_NONBLOCK));
 	ASSERT_EQ(FD_CLOEXEC, fcntl(self->q, F_GETFD));
 	close(q);

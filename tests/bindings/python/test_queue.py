@@ -1297,6 +1297,28 @@ class Producers(Case):
                 self.assertFalse(p.waits("a"))
                 self.assertEqual((0, 2), (new.stat().ready, p.coalesced))
 
+    def test_producer_that_adds_during_reopen_does_not_map_the_removed_queue(self) -> None:
+        real = wq._lib.lib.wq_reopen
+        with wq.open("python-again", create=True) as q, q.producer() as p:
+            def reopen(*arguments: object) -> int:
+                p.add("b")                      # as another thread
+                p.add_many(["b", "c"])
+                self.assertFalse(p.waits("b"))
+                return int(real(*arguments))
+
+            p.add("a")
+            q.unlink()
+            with self.named("python-again") as new:
+                queues = wq.info().charged_queues
+                with unittest.mock.patch.object(wq._lib.lib, "wq_reopen", reopen):
+                    self.assertTrue(q.reopen())
+                self.assertEqual(queues - 1, wq.info().charged_queues)
+                self.assertTrue(p.add("a"))
+                self.assertTrue(p.waits("a"))
+                new.get().done()
+                self.assertFalse(p.waits("a"))
+                self.assertTrue(p.add("a"))
+
 
 class Sources(Case):
     def test_source_of_a_tree_adds_the_paths_that_change(self) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-only
 """Producers that repeat adds."""
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from . import _abi, _items
@@ -12,6 +12,9 @@ class Opened(Protocol):
     """The part of a queue that its producers use."""
 
     def fileno(self) -> int: ...
+
+    @property
+    def _reopening(self) -> Sequence[object]: ...
 
 
 class Producer(OneProcess):
@@ -34,15 +37,22 @@ class Producer(OneProcess):
         self._raw: _abi.wq_producer | None = None
         self._coalesced = 0
         self._closed = False
+
+    def _map(self) -> None:
         with self._lock:
             self._mapped()
 
     def _mapped(self) -> _abi.wq_producer:
-        """libwq's struct. After Queue.reopen() it is made again. The caller holds the lock."""
+        """libwq's struct. After Queue.reopen() it is made again. The caller holds the lock.
+
+        During Queue.reopen() it is one without a map, which would be that of the removed queue.
+        """
         fd = self._queue.fileno()
         if self._closed:
             raise ValueError("the producer is closed")
         if self._raw is None:
+            if self._queue._reopening:
+                return _abi.wq_producer(q=fd)
             raw = _abi.wq_producer()
             checked(call(lib.wq_producer_init, raw, fd, self._keys))
             self._raw = raw

@@ -201,6 +201,7 @@ class Queue(OneProcess):
         self._name = name
         self._waiters: _aio.Waiters | None = None
         self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._reopening: list[None] = []        # an element for each call of reopen()
         self._pid = _item.pid()
         self._mode = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_NONBLOCK)
 
@@ -280,13 +281,15 @@ class Queue(OneProcess):
         """
         if self._name is None:
             raise ValueError("a private queue has no name")
-        for producer in self._producers:
-            producer._unmap()
         result = 1
+        self._reopening.append(None)
         try:
+            for producer in self._producers:
+                producer._unmap()
             result = wait(lib.wq_reopen, self.fileno(), name_bytes(self._name), self._mode,
                           until(timeout))
         finally:
+            self._reopening.pop()
             if result:
                 self._end_waiters("the queue was opened again")
         return self._checked(result) == 1
@@ -380,7 +383,8 @@ class Queue(OneProcess):
             is each add if the queue has no map
         """
         producer = Producer(self, keys)
-        self._producers.add(producer)
+        self._producers.add(producer)   # ahead of the map, which reopen() and close() then see
+        producer._map()
         return producer
 
     # Sources

@@ -1297,6 +1297,20 @@ class Producers(Case):
                 self.assertFalse(p.waits("a"))
                 self.assertEqual((0, 2), (new.stat().ready, p.coalesced))
 
+    def test_producer_can_be_made_during_reopen(self) -> None:
+        made: list[wq.Producer] = []
+        real = wq.Producer._unmap
+
+        def unmap(producer: wq.Producer) -> None:
+            if not made:
+                made.append(q.producer())       # as another thread
+            real(producer)
+
+        with wq.open("python-again", create=True) as q, q.producer():
+            self.addCleanup(q.unlink)
+            with unittest.mock.patch.object(wq.Producer, "_unmap", unmap):
+                self.assertFalse(q.reopen(timeout=0))
+
     def test_producer_that_adds_during_reopen_does_not_map_the_removed_queue(self) -> None:
         real = wq._lib.lib.wq_reopen
         with wq.open("python-again", create=True) as q, q.producer() as p:
@@ -1858,6 +1872,18 @@ class Opens(Case):
             capture_output=True)
         self.assertEqual("[Errno 19] there is no /dev/wq: load the module, modprobe wq: 'x'\n",
                          said.stdout, said.stderr)
+
+    def test_close_that_is_interrupted_closes_the_descriptor(self) -> None:
+        self.add("a")
+        before = descriptors()
+        with self.q.open_same() as other, other.producer():
+            item = other.get()
+            with unittest.mock.patch.object(wq.Producer, "close", side_effect=KeyboardInterrupt):
+                with self.assertRaises(KeyboardInterrupt):
+                    other.close()
+            self.assertEqual(before, descriptors())
+            self.assertEqual((1, 0), (self.q.stat().ready, self.q.stat().held))
+        self.assertTrue(item.held)      # as far as it knows
 
     def test_unlinked_and_empty_queue_raises(self) -> None:
         with wq.open("python-gone", create=True) as q:

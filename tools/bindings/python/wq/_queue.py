@@ -200,7 +200,7 @@ class Queue(OneProcess):
         self._fd = fd
         self._name = name
         self._waiters: _aio.Waiters | None = None
-        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._producers: set[weakref.ref[Producer]] = set()
         self._reopening: list[None] = []        # an element for each call of reopen()
         self._pid = _item.pid()
         self._mode = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_NONBLOCK)
@@ -249,11 +249,18 @@ class Queue(OneProcess):
     def close(self) -> None:
         """Close this consumer. The keys that it holds are given back. Can be called again."""
         fd, self._fd = self._fd, -1
-        for producer in getattr(self, "_producers", ()):
-            producer.close()
-        self._end_waiters("the queue was closed")
-        if fd >= 0:
-            os.close(fd)
+        try:
+            for producer in self._living_producers():
+                producer.close()
+            self._end_waiters("the queue was closed")
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _living_producers(self) -> list[Producer]:
+        # list() of a set is one step: meanwhile no other thread adds a producer.
+        refs = list(getattr(self, "_producers", ()))
+        return [producer for ref in refs if (producer := ref())]
 
     def _end_waiters(self, why: str) -> None:
         waiters, self._waiters = self._waiters, None
@@ -284,7 +291,7 @@ class Queue(OneProcess):
         result = 1
         self._reopening.append(None)
         try:
-            for producer in self._producers:
+            for producer in self._living_producers():
                 producer._unmap()
             result = wait(lib.wq_reopen, self.fileno(), name_bytes(self._name), self._mode,
                           until(timeout))
@@ -383,8 +390,8 @@ class Queue(OneProcess):
             is each add if the queue has no map
         """
         producer = Producer(self, keys)
-        self._producers.add(producer)   # ahead of the map, which reopen() and close() then see
-        producer._map()
+        self._producers.add(weakref.ref(producer, self._producers.discard))
+        producer._map()                 # now, so that reopen() and close() find the map
         return producer
 
     # Sources

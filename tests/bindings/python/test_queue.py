@@ -2033,6 +2033,41 @@ class Asyncio(Case):
         with self.assertRaisesRegex(ValueError, "closed"):
             await asyncio.wait_for(task, LONG)
 
+    @contextlib.contextmanager
+    def loop_of_another_thread(self, debug: bool) -> Iterator[asyncio.AbstractEventLoop]:
+        loop = asyncio.new_event_loop()
+        loop.set_debug(debug)
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            yield loop
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(LONG)
+            loop.close()
+
+    def test_close_and_reopen_by_another_thread_end_the_waits(self) -> None:
+        for debug, again in ((False, False), (True, False), (True, True)):
+            before = descriptors()
+            with self.subTest(debug=debug, again=again), \
+                    self.loop_of_another_thread(debug) as loop, \
+                    wq.open("python-again", create=True) as q:
+                q.add("a")
+                item = q.get()          # while a key is held, unlink() does not end the wait
+                task = asyncio.run_coroutine_threadsafe(q.aget(), loop)
+                eventually(lambda: q._waiters and q._waiters._tasks)
+                q.unlink()
+                if again:
+                    with self.named("python-again"):
+                        self.assertTrue(q.reopen())
+                    with self.raises(wq.Stale, errno.ESTALE):
+                        item.done()
+                else:
+                    q.close()
+                with self.assertRaisesRegex(ValueError, "queue was"):
+                    task.result(LONG)
+            self.assertEqual(before, descriptors())
+
     @in_a_loop
     async def test_end_of_what_a_source_watches_ends_the_waits(self) -> None:
         with tempfile.TemporaryDirectory() as name, self.q.open_same() as other:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-only
 """Tasks of asyncio that wait for a queue."""
 import asyncio
+import contextlib
 import ctypes
 import errno
 import select
@@ -22,6 +23,7 @@ class Waiters:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Future[None], None] = {}
+        self._why: str | None = None            # of close()
         self._epoll = select.epoll()
         self._epoll.register(fd, select.EPOLLIN | select.EPOLLPRI)
 
@@ -35,6 +37,8 @@ class Waiters:
 
     async def wait(self) -> None:
         """Wait until the queue can have a key."""
+        if self._why is not None:
+            raise ValueError(self._why)
         woken = self._loop.create_future()
         if not self._tasks:
             self._loop.add_reader(self._epoll.fileno(), self._ready)
@@ -74,7 +78,16 @@ class Waiters:
                 woken.set_exception(error)
 
     def close(self, why: str) -> None:
-        """End all waits, with ValueError and this text."""
+        """End all waits, with ValueError and this text. Any thread can call this."""
+        if self._loop.is_running() and asyncio._get_running_loop() is not self._loop:
+            # The end of a future does not wake the loop, which is another thread's.
+            with contextlib.suppress(RuntimeError):     # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._end, why)
+                return
+        self._end(why)
+
+    def _end(self, why: str) -> None:
+        self._why = why
         if not self._loop.is_closed():
             self._fail(ValueError(why))
         self._epoll.close()

@@ -500,10 +500,11 @@ class Queue(OneProcess):
                 return self.get(timeout=0)
             except BlockingIOError:
                 pass
-            if not self._waiters or not self._waiters.serves():
+            waiters = self._waiters             # which another thread can end
+            if not waiters or not waiters.serves():
                 self._end_waiters("")
-                self._waiters = _aio.Waiters(self.fileno(), _shown(self._name))
-            await self._waiters.wait()
+                waiters = self._waiters = _aio.Waiters(self.fileno(), _shown(self._name))
+            await waiters.wait()
 
     def aiter(self) -> "AsyncItemLoop":
         """The loop over the queue for asyncio.

@@ -2006,6 +2006,20 @@ class Asyncio(Case):
         asyncio.run(all_of_it())
         asyncio.run(all_of_it())        # another event loop can wait for the queue afterwards
 
+    def test_task_of_a_closed_event_loop_does_not_block_another_loop(self) -> None:
+        async def other() -> None:
+            task = asyncio.create_task(self.q.aget())
+            await asyncio.sleep(0)
+            self.q.add("a")
+            (await asyncio.wait_for(task, LONG)).done()
+
+        loop = asyncio.new_event_loop()
+        left: Any = loop.create_task(self.q.aget())
+        left._log_destroy_pending = False
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        asyncio.run(other())
+
     @in_a_loop
     async def test_tasks_of_two_event_loops_need_two_consumers(self) -> None:
         async def other() -> None:

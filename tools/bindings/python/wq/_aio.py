@@ -30,7 +30,7 @@ class Waiters:
     def serves(self) -> bool:
         """Whether a task of this loop can wait. Raises RuntimeError if another loop's tasks do."""
         loop = asyncio.get_running_loop()
-        if self._tasks and self._loop is not loop:
+        if self._tasks and self._loop is not loop and not self._loop.is_closed():
             raise RuntimeError("tasks of another event loop wait for this queue: open_same() makes "
                                "a consumer of this loop's own")
         return self._loop is loop
@@ -88,8 +88,9 @@ class Waiters:
 
     def _end(self, why: str) -> None:
         self._why = why
-        if not self._loop.is_closed():
-            self._fail(ValueError(why))
+        if self._loop.is_closed():
+            self._tasks.clear()
+        self._fail(ValueError(why))
         self._epoll.close()
 
 

@@ -1279,6 +1279,27 @@ class Producers(Case):
             self.assertEqual(4 * rounds, self.q.stat().adds + self.q.stat().coalesced + p.coalesced)
         self.assertEqual(wanted, seen)
 
+    def test_signal_handler_can_add_during_an_add(self) -> None:
+        # A handler runs after the first call of each function, with the lock held.
+        with python("import pathlib, signal\nlib = wq._lib.lib\nq = wq.open()\np = q.producer()\n"
+                    "def after_next(name):\n"
+                    "  real = getattr(lib, name)\n"
+                    "  def call(*arguments):\n"
+                    "    setattr(lib, name, real)\n"
+                    "    result = real(*arguments)\n"
+                    "    signal.raise_signal(signal.SIGUSR1)\n"
+                    "    return result\n"
+                    "  setattr(lib, name, call)\n"
+                    "signal.signal(signal.SIGUSR1, lambda *_: p.add('b'))\n"
+                    "for name in 'wq_producer_add', 'wq_producer_init':\n"
+                    "  p._unmap()           # as reopen() does\n"
+                    "  after_next(name)\n"
+                    "  p.add('a')\n"
+                    "maps = pathlib.Path('/proc/self/maps').read_text()\n"
+                    "print(q.stat().adds, q.stat().coalesced, maps.count('[wq_map]'))") as process:
+            out, err = process.communicate(timeout=LONG)
+        self.assertEqual(("2 2 1\n", ""), (out, err))
+
     def test_producer_follows_a_queue_that_is_opened_again(self) -> None:
         q = wq.open("python-again", create=True)
         with q, q.producer() as p:

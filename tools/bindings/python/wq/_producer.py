@@ -21,8 +21,9 @@ class Producer(OneProcess):
     """A producer that knows by the queue's map which of its keys still wait for their run.
 
     An add of such a key makes no system call, and all that the program stored before it is visible
-    to the run. Threads can share a producer. As a context manager, it is closed at the end, and so
-    it is by Queue.close(). See Queue.producer().
+    to the run. Threads and signal handlers can share a producer. A child of fork() makes one of its
+    own: another thread of the parent can have been in a call. As a context manager, it is closed at
+    the end, and so it is by Queue.close(). See Queue.producer().
 
     >>> import wq
     >>> with wq.open() as q, q.producer() as p:
@@ -33,7 +34,9 @@ class Producer(OneProcess):
     def __init__(self, queue: Opened, keys: int) -> None:
         self._queue = queue
         self._keys = in_range("keys", keys)
-        self._lock = threading.Lock()           # libwq's struct is for one thread at a time
+        # libwq's struct is for one thread at a time. A signal handler can run between two calls of
+        # the thread that has the lock, and add, too.
+        self._lock = threading.RLock()
         self._raw: _abi.wq_producer | None = None
         self._coalesced = 0
         self._closed = False
@@ -55,7 +58,10 @@ class Producer(OneProcess):
                 return _abi.wq_producer(q=fd)
             raw = _abi.wq_producer()
             checked(call(lib.wq_producer_init, raw, fd, self._keys))
-            self._raw = raw
+            if self._raw is None:
+                self._raw = raw
+            else:                               # a signal handler was faster
+                lib.wq_producer_free(raw)
         return self._raw
 
     def _unmap(self) -> None:

@@ -2460,6 +2460,32 @@ class Workers(Case):
         self.assertRegex(out, "^<built-in function print>\n<built-in .*default_int_handler>\n"
                               "((Handlers.)?SIG_DFL|0)\n-1 set[(][)]\n$")
 
+    def test_call_that_cannot_make_a_pipe_leaves_the_handlers(self) -> None:
+        numbers = signal.SIGINT, signal.SIGTERM, signal.SIGCHLD
+        before = [(number, signal.getsignal(number)) for number in numbers]
+        for number, handler in before:
+            self.addCleanup(signal.signal, number, handler)
+        with unittest.mock.patch.object(os, "pipe2", side_effect=OSError(errno.EMFILE, "full")):
+            with self.raises(OSError, errno.EMFILE):
+                wq.work(print, self.NAME)
+        self.assertEqual(before, [(number, signal.getsignal(number)) for number in numbers])
+        self.assertEqual(-1, signal.set_wakeup_fd(-1))
+
+    def test_call_by_another_thread_raises_and_leaves_no_descriptor(self) -> None:
+        def call() -> None:
+            try:
+                wq.work(print, self.NAME)
+            except ValueError as error:
+                seen.append(error)
+
+        seen: list[ValueError] = []
+        before = descriptors()
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join(LONG)
+        self.assertRegex(str(seen), "main thread")
+        self.assertEqual(before, descriptors())
+
     def test_wait_for_signals_ends_once_for_each_and_misses_none(self) -> None:
         old = signal.signal(signal.SIGALRM, lambda *_: None)
         self.addCleanup(signal.signal, signal.SIGALRM, old)

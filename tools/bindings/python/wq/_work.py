@@ -132,10 +132,11 @@ class _Signals:
 
     def __enter__(self) -> "_Signals":
         with _blocked():
+            # Ahead of the handlers, which would stay if this fails.
+            self._wakeup = self._open()
             self._before = [(number, signal.signal(number, self._note)) for number in _SIGNALS]
             # With a handler of the caller's, it and not end() could see that a worker has died.
             self._before.append((signal.SIGCHLD, signal.signal(signal.SIGCHLD, signal.SIG_DFL)))
-            self._wakeup = self._open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -148,7 +149,11 @@ class _Signals:
 
     def _open(self) -> int:
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        return signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        try:
+            return signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        except ValueError:              # not by the main thread
+            self._close()
+            raise
 
     def _close(self) -> None:
         for fd in self._pipe:

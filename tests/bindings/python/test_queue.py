@@ -458,6 +458,22 @@ class Runs(Case):
             with q.get(timeout=0) as item:
                 self.assertEqual(0, item.failures)
 
+    def test_exception_without_a_text_or_errno_ends_the_run(self) -> None:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise AttributeError
+
+        # OSError takes any first argument as the errno
+        for error, reason in ((Mute(), "Mute"),
+                              (OSError("disk", "full"), "OSError: [Errno disk] full")):
+            with self.subTest(reason), wq.open(max_retries=1, limiter=FAST) as q:
+                q.add("a")
+                for _ in range(2):
+                    with self.assertRaises(type(error)) as seen, q.get(timeout=LONG):
+                        raise error
+                    self.assertIs(error, seen.exception)
+                self.assertEqual((reason, 0), (q.query("a").reason, q.query("a").error))
+
     def test_park_keeps_the_reason_and_kick_makes_ready(self) -> None:
         self.add("a", "b")
         for error in (5, 99999):
@@ -2258,6 +2274,21 @@ class Workers(Case):
         self.assertEqual(2, err.count("\nLookupError: no such user\n"), err)
         info = self.q.query("bob")
         self.assertEqual(("LookupError: no such user", 2), (info.reason, info.failures))
+
+    def test_idle_worker_holds_no_key_whose_run_it_could_not_end(self) -> None:
+        # the first run fails, and the second shuts down
+        with python("import errno, wq._work\n"
+                    "wq._calls.done_failed = lambda *_: -errno.ENOMEM\n"
+                    "wq._item._PAUSES = ()\nruns = []\n"
+                    "def fn(item):\n  runs.append(item.key)\n"
+                    "  if len(runs) < 2: raise LookupError\n"
+                    f"  with wq.open({self.NAME!r}) as q: q.shut_down()\n"
+                    f"print(wq.work(fn, {self.NAME!r}, processes=1))") as process:
+            self.add("a")
+            status, out, err = self.ended(process)
+        self.assertEqual((0, "None\n"), (status, out))
+        self.assertIn("not enough memory", err)
+        self.assertEqual((2, 0), (self.q.stat().gets, self.q.stat().keys))
 
     def test_function_can_end_the_run_itself(self) -> None:
         with self.workers("item.give_up('never')") as process:

@@ -59,9 +59,13 @@ def pauses() -> Iterator[float]:
 
 def reason_of(error: BaseException) -> tuple[str, int]:
     """The reason and the errno that a parked key keeps of an exception."""
-    name, text = type(error).__name__, str(error)
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:                   # of the class of a body
+        text = ""
     code = error.errno if isinstance(error, OSError) else None
-    return f"{name}: {text}" if text else name, code or 0
+    return f"{name}: {text}" if text else name, code if isinstance(code, int) else 0
 
 
 class Item(OneProcess):

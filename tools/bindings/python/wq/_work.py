@@ -248,6 +248,8 @@ def _work(fn: Callable[[Item], object], queue: Queue | str | os.PathLike[str], o
                 pass
             except Exception as error:
                 _report(f"the run of {item.text!r} failed", error)
+            # An idle worker must not hold a key whose run could not be ended.
+            del item
     return _DIED
 
 

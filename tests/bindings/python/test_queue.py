@@ -286,13 +286,18 @@ class Adds(Case):
             self.assertEqual({b"a", b"b"}, {info.key for info in q.keys()})
 
     def test_add_many_adds_the_keys_ahead_of_one_that_raises(self) -> None:
-        def keys() -> Iterator[str]:
-            yield from "ab"
-            raise LookupError
+        def keys(cls: type[BaseException] = LookupError, names: str = "ab") -> Iterator[str]:
+            yield from names
+            raise cls
 
         with self.assertRaises(LookupError) as seen:
             self.q.add_many(keys())
         self.assertIsNone(seen.exception.__cause__)
+        for cls, name in (KeyboardInterrupt, "i"), (SystemExit, "x"):
+            with self.assertRaises(cls):
+                self.q.add_many(keys(cls, name))
+            self.assertIn(name, self.q)
+            self.q.cancel(name)
         with self.assertRaises(ValueError):
             self.q.add_many(["c", "", "d"])
         self.assertEqual({b"a", b"b", b"c"}, {info.key for info in self.q.keys()})

@@ -116,8 +116,8 @@ def add_packed(fd: int, keys: Iterable[Key], priority: int, delay: int, flags: i
                 new += send_all()
                 used = size
             records.append(ahead + key + behind)
-    except Exception as error:
-        # The keys ahead of one that raises are added.
+    except BaseException as error:
+        # The keys ahead of one that raises are added, also if Ctrl-C ends the iterable.
         cause: OSError | None = None
         try:
             if records:

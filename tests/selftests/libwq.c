@@ -1406,7 +1406,7 @@ TEST_F(libwq, wait_for_no_descriptor_fails_with_EBADF)
 	ASSERT_EQ(-EBADF, ret_of(wq_wait(1000000, WQ_NOWAIT)));
 }
 
-static volatile sig_atomic_t in_handler, allocations;
+static volatile sig_atomic_t in_handler, allocations, no_memory;
 static int handler_queue;
 static int handler_results[8];
 
@@ -1423,6 +1423,10 @@ void *malloc(size_t size)
 void *realloc(void *at, size_t size)
 {
 	allocations += in_handler;
+	if (no_memory) {
+		errno = ENOMEM;
+		return NULL;
+	}
 	return __libc_realloc(at, size);
 }
 
@@ -1461,6 +1465,39 @@ TEST_F(libwq, calls_without_a_name_work_in_a_signal_handler_and_allocate_nothing
 	free(malloc(1));
 	in_handler = 0;
 	ASSERT_EQ(1, allocations);
+}
+
+TEST_F(libwq, a_call_without_memory_leaves_the_keys_or_has_a_result_for_each)
+{
+	struct wq_items held = WQ_ITEMS_INIT, b = WQ_ITEMS_INIT;
+	int q = self->q, put, get, done_get, done, i;
+	struct wq_view v;
+
+	for (i = 0; i < 20; i++)
+		ASSERT_EQ(1, wq_add(q, &(char){ i }, 1));
+	ASSERT_EQ(20, wq_get_many(q, &held, 0, WQ_NOWAIT));
+	ASSERT_EQ(0, wq_items_put(&b, "x", 1, 0));
+
+	no_memory = 1;
+	get = ret_of(wq_get_many(q, &b, 0, WQ_NOWAIT));
+	done_get = ret_of(wq_done_get_many(q, &held, &b, 0, WQ_NOWAIT));
+	for (i = 1; !(put = ret_of(wq_items_put(&b, "y", 1, 0))) && i < 4096; i++)
+		;
+	no_memory = 0;
+
+	EXPECT_EQ(-ENOMEM, get);
+	EXPECT_EQ(-ENOMEM, put);
+	EXPECT_EQ(i, b.count);
+	EXPECT_EQ(-ENOMEM, done_get);
+	while (wq_items_next(&held, &v))
+		EXPECT_EQ(-ENOMEM, v.result);
+
+	no_memory = 1;
+	done = ret_of(wq_done_many(q, &held));
+	no_memory = 0;
+	EXPECT_EQ(20, done);
+	wq_items_free(&held);
+	wq_items_free(&b);
 }
 
 /* Each thread adds, gets and ends its keys by the descriptor of all. */

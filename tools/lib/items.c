@@ -22,17 +22,17 @@ static int items_alloc(struct wq_items *b, uint32_t room)
 }
 
 /*
- * Allocate a result for each record, and behind all results a token for each, which
- * wq_add_many() needs.
+ * Allocate a result for each of @count records, and behind all results a token for each, which
+ * wq_add_many() needs.  This comes ahead of the keys, so that a call on these has its results.
  */
-static int items_alloc_results(struct wq_items *b)
+static int items_alloc_results(struct wq_items *b, uint32_t count)
 {
 	uint32_t room = b->results_room ? b->results_room : 64;
 	int32_t *results;
 
-	if (b->count <= b->results_room)
+	if (count <= b->results_room)
 		return 0;
-	while (room < b->count)
+	while (room < count)
 		room *= 2;
 	results = realloc(b->results, room * (sizeof(*results) + sizeof(uint64_t)));
 	if (!results)
@@ -89,6 +89,8 @@ int wq_items_put(struct wq_items *b, const void *key, size_t len, uint64_t token
 	if (items_refuse_listed(b))
 		return -1;
 	if (b->used + size > b->room && items_grow(b, size))
+		return -1;
+	if (items_alloc_results(b, b->count + 1))
 		return -1;
 	if (rec_fill(rec_at(b, b->used), key, len, token))
 		return -1;
@@ -238,7 +240,7 @@ int wq__add_items(int q, struct wq_items *b, struct wq_mark *marks)
 	items_rewind(b);
 	if (!b->count)
 		return 0;
-	if (items_refuse_listed(b) || items_alloc_results(b))
+	if (items_refuse_listed(b))
 		return -1;
 	if (!b->got)
 		return items_call_add(q, b, marks);
@@ -271,7 +273,7 @@ int wq_add_many(int q, struct wq_items *b)
 /* No items_rewind(): touch is called between two keys of a struct wq_items. */
 int wq_touch_many(int q, struct wq_items *b)
 {
-	if (items_refuse_listed(b) || items_alloc_results(b))
+	if (items_refuse_listed(b))
 		return -1;
 	return b->count ? items_call(q, b, keys_touch) : 0;
 }
@@ -280,7 +282,7 @@ int wq_touch_many(int q, struct wq_items *b)
 static int items_prepare_done(struct wq_items *b)
 {
 	items_rewind(b);
-	return items_refuse_listed(b) || items_alloc_results(b) ? -1 : 0;
+	return items_refuse_listed(b) ? -1 : 0;
 }
 
 int wq_done_many(int q, struct wq_items *b)
@@ -293,9 +295,9 @@ int wq_done_many(int q, struct wq_items *b)
 /* Allocate what one get or list can return at most, and point @keys to it. */
 static int items_prepare_get(struct wq_items *b, unsigned int max, struct wq_keys *keys)
 {
-	wq_items_reset(b);
-	if (items_alloc(b, WQ_MAX_OUT))
+	if (items_alloc(b, WQ_MAX_OUT) || items_alloc_results(b, WQ_MAX_OUT / WQ_REC_SIZE(1)))
 		return -1;
+	wq_items_reset(b);
 	keys->addr = addr(b->recs);
 	keys->size = WQ_MAX_OUT;
 	keys->count = max;
@@ -341,7 +343,7 @@ int wq_done_get_many(int q, struct wq_items *done, struct wq_items *next, unsign
 	}
 	if (!done->count)
 		return wq_get_many(q, next, max, timeout);
-	if (items_prepare_get(next, max, &arg.next) || items_prepare_done(done))
+	if (items_prepare_done(done))
 		return -1;
 	for (i = 0; i < done->count; i++)
 		done->results[i] = UNHANDLED;
@@ -350,7 +352,7 @@ int wq_done_get_many(int q, struct wq_items *done, struct wq_items *next, unsign
 	arg.keys.count = done->count;
 	arg.results = addr(done->results);
 
-	if (ioctl(q, WQ_IOC_DONE, &arg) < 0)
+	if (items_prepare_get(next, max, &arg.next) || ioctl(q, WQ_IOC_DONE, &arg) < 0)
 		err = errno;
 	for (i = 0; i < done->count; i++)
 		if (done->results[i] == UNHANDLED)

@@ -26,7 +26,7 @@ static noinline int add_nmi(struct wq *q, u32 hash, const void *key, u32 len)
 	for (i = 0; i < WQ_NMI_TRIES; i++)
 		if (wq_try_coalesce(q, hash, key, len, true, &peek))
 			return 0;
-	return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
+	return wq_refusal_nmi(q);
 }
 
 /*
@@ -122,7 +122,7 @@ int wq_embedded_add_with(struct wq_embedded *x, const struct wq_op *op)
 	if (wq_embedded_try_coalesce(x, op))
 		return 0;
 	if (unlikely(in_nmi()))
-		return READ_ONCE(q->no_adds) ? wq_refusal(q) : -EAGAIN;
+		return wq_refusal_nmi(q);
 	__wq_lock(&cs, q);
 	if (unlikely(q->no_adds))
 		ret = wq_refusal(q);

@@ -30,7 +30,9 @@ static u64 coalesced(const struct wq *q)
 
 	/*
 	 * A count that is being increased is reported as it was or as it will be.  On a 32-bit
-	 * kernel it can be wrong by 2^32 at the moment of a carry.
+	 * kernel it can be wrong by 2^32 at the moment of a carry.  If an add in an NMI interrupts
+	 * the count of another add, a machine without a 64-bit increment in memory can lose one of
+	 * both counts, and a 32-bit one can stay wrong by 2^32.
 	 */
 	for_each_possible_cpu(cpu)
 		sum += READ_ONCE(*per_cpu_ptr(q->coalesced, cpu));

@@ -94,13 +94,14 @@ void wq_set_shut(struct wq_cs *cs, bool drain)
 	q->dropped += q->heap.count;
 	if (q->heap.count)
 		wq_arm(cs, 0);
-	/* wq_shutting_down() reads it without the lock. */
+	/* wq_shutting_down() and wq_refusal_nmi() read it without the lock. */
 	WRITE_ONCE(q->shut, true);
 	/* No room comes any more, for which they may wait. */
 	cs->wakes.others |= WQ_WAKE_WRITERS;
 	if (q->map)
 		wq_counters_retire(q->map);
-	WRITE_ONCE(q->no_adds, true);
+	/* After the store of shut, for wq_refusal_nmi(). */
+	smp_store_release(&q->no_adds, true);
 	wq_set_resumed(cs, WQ_PAUSE_ALL);
 	/* No add comes any more that could use an idle entry. */
 	q->max_idle = 0;

@@ -247,8 +247,8 @@ static bool has_room_for_writers(struct wq_cs *cs)
 
 /*
  * Wake @n getters at most.  The lock orders the look at the wait queue, see the head of this file.
- * A hold of the wait queue's lock wakes few, and those that are frozen, see wake_getter(): once for each
- * freeze.
+ * A hold of the wait queue's lock wakes few, and once for each freeze those that are frozen, see
+ * wake_getter().
  */
 static void wake_getters(struct wq *q, u32 n)
 {

@@ -36,6 +36,7 @@ sys.path.insert(0, str(PACKAGE))
 
 import tap  # noqa: E402
 import wq  # noqa: E402
+import wq._aio  # noqa: E402
 import wq._calls  # noqa: E402
 import wq._items  # noqa: E402
 import wq._item  # noqa: E402
@@ -1191,6 +1192,28 @@ class Many(Case):
 
 
 class Producers(Case):
+    def test_child_of_fork_closes_a_producer_that_another_thread_was_in(self) -> None:
+        p, held, go_on = self.q.producer(), threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with p._lock:
+                held.set()
+                go_on.wait(LONG)
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(LONG)
+        pid = os.fork()
+        if not pid:
+            signal.alarm(int(LONG))
+            self.q.close()
+            os._exit(0)
+        try:
+            self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        finally:
+            go_on.set()
+            thread.join()
+        self.assertTrue(p.add("a"))
+
     def test_add_of_a_key_that_waits_needs_no_call(self) -> None:
         with self.q.producer() as p:
             self.assertFalse(p.waits("a"))
@@ -2123,6 +2146,19 @@ class Asyncio(Case):
                 with self.assertRaisesRegex(ValueError, "queue was"):
                     task.result(LONG)
             self.assertEqual(before, descriptors())
+
+    # Between the look at the queue and the begin of the wait.
+    @in_a_loop
+    async def test_close_as_a_wait_begins_ends_it(self) -> None:
+        make = wq._aio.Waiters
+
+        def closed(*arguments: Any) -> wq._aio.Waiters:
+            waiters = make(*arguments)
+            self.q.close()
+            return waiters
+        with unittest.mock.patch.object(wq._aio, "Waiters", closed):
+            with self.assertRaisesRegex(ValueError, "closed"):
+                await asyncio.wait_for(self.q.aget(), LONG)
 
     @in_a_loop
     async def test_end_of_what_a_source_watches_ends_the_waits(self) -> None:

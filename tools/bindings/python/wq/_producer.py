@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from . import _abi, _items
+from . import _abi, _item, _items
 from ._lib import Key, OneProcess, call, checked, in_range, key_bytes, key_text, lib
 
 
@@ -21,9 +21,10 @@ class Producer(OneProcess):
     """A producer that knows by the queue's map which of its keys still wait for their run.
 
     An add of such a key makes no system call, and all that the program stored before it is visible
-    to the run. Threads and signal handlers can share a producer. A child of fork() makes one of its
-    own: another thread of the parent can have been in a call. As a context manager, it is closed at
-    the end, and so it is by Queue.close(). See Queue.producer().
+    to the run. Threads can share a producer. A signal handler can add by it, but not close it or
+    reopen its queue. A child of fork() makes one of its own: another thread of the parent can have
+    been in a call. As a context manager, it is closed at the end, and so it is by Queue.close(). See
+    Queue.producer().
 
     >>> import wq
     >>> with wq.open() as q, q.producer() as p:
@@ -37,6 +38,7 @@ class Producer(OneProcess):
         # libwq's struct is for one thread at a time. A signal handler can run between two calls of
         # the thread that has the lock, and add, too.
         self._lock = threading.RLock()
+        self._pid = _item.pid()
         self._raw: _abi.wq_producer | None = None
         self._coalesced = 0
         self._closed = False
@@ -66,11 +68,17 @@ class Producer(OneProcess):
 
     def _unmap(self) -> None:
         """Forget the keys, and the map, which keeps the queue."""
-        with self._lock:
+        # In a child of fork(), a thread of the parent can have the lock for ever.
+        if not self._lock.acquire(blocking=self._pid == _item.pid()):
+            self._raw = None
+            return
+        try:
             raw, self._raw = self._raw, None
             if raw is not None:
                 self._coalesced += raw.coalesced
                 lib.wq_producer_free(raw)
+        finally:
+            self._lock.release()
 
     def add(self, key: Key) -> bool:
         """Queue.add() without options, and without a call if the key still waits."""

@@ -200,6 +200,7 @@ class Queue(OneProcess):
         self._fd = fd
         self._name = name
         self._waiters: _aio.Waiters | None = None
+        self._ends = 0                          # calls that ended the waits
         self._producers: set[weakref.ref[Producer]] = set()
         self._reopening: list[None] = []        # an element for each call of reopen()
         self._pid = _item.pid()
@@ -263,6 +264,7 @@ class Queue(OneProcess):
         return [producer for ref in refs if (producer := ref())]
 
     def _end_waiters(self, why: str) -> None:
+        self._ends += 1
         waiters, self._waiters = self._waiters, None
         if waiters:
             waiters.close(why)
@@ -288,11 +290,12 @@ class Queue(OneProcess):
         """
         if self._name is None:
             raise ValueError("a private queue has no name")
-        result = 1
+        result = 0
         self._reopening.append(None)
         try:
             for producer in self._living_producers():
                 producer._unmap()
+            result = 1
             result = wait(lib.wq_reopen, self.fileno(), name_bytes(self._name), self._mode,
                           until(timeout))
         finally:
@@ -503,7 +506,11 @@ class Queue(OneProcess):
             waiters = self._waiters             # which another thread can end
             if not waiters or not waiters.serves():
                 self._end_waiters("")
+                ends = self._ends
                 waiters = self._waiters = _aio.Waiters(self.fileno(), _shown(self._name))
+                if self._ends != ends:          # by another thread, which has not seen these
+                    self._end_waiters("")
+                    continue
             await waiters.wait()
 
     def aiter(self) -> "AsyncItemLoop":

@@ -1470,7 +1470,7 @@ TEST_F(libwq, calls_without_a_name_work_in_a_signal_handler_and_allocate_nothing
 TEST_F(libwq, a_call_without_memory_leaves_the_keys_or_has_a_result_for_each)
 {
 	struct wq_items held = WQ_ITEMS_INIT, b = WQ_ITEMS_INIT;
-	int q = self->q, put, get, done_get, done, i;
+	int q = self->q, put, get, left, done_get, done, i;
 	struct wq_view v;
 
 	for (i = 0; i < 20; i++)
@@ -1480,13 +1480,16 @@ TEST_F(libwq, a_call_without_memory_leaves_the_keys_or_has_a_result_for_each)
 
 	no_memory = 1;
 	get = ret_of(wq_get_many(q, &b, 0, WQ_NOWAIT));
+	left = b.count;
 	done_get = ret_of(wq_done_get_many(q, &held, &b, 0, WQ_NOWAIT));
-	for (i = 1; !(put = ret_of(wq_items_put(&b, "y", 1, 0))) && i < 4096; i++)
+	for (i = 0; !(put = ret_of(wq_items_put(&b, "y", 1, 0))) && i < 4096; i++)
 		;
 	no_memory = 0;
 
 	EXPECT_EQ(-ENOMEM, get);
+	EXPECT_EQ(1, left);
 	EXPECT_EQ(-ENOMEM, put);
+	/* next is empty after a failure */
 	EXPECT_EQ(i, b.count);
 	EXPECT_EQ(-ENOMEM, done_get);
 	while (wq_items_next(&held, &v))

@@ -341,6 +341,7 @@ int wq_done_get_many(int q, struct wq_items *done, struct wq_items *next, unsign
 		errno = EINVAL;
 		return -1;
 	}
+	wq_items_reset(next);
 	if (!done->count)
 		return wq_get_many(q, next, max, timeout);
 	if (items_prepare_done(done))

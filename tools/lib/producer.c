@@ -255,10 +255,9 @@ int wq_producer_add_many(struct wq_producer *p, struct wq_items *b)
 	struct wq_rec *rec;
 	int ret;
 
-	if (!p->page)
+	/* Without memory for marks, the next adds of the keys are calls. */
+	if (!p->page || producer_alloc_marks(p, b->count))
 		return wq__add_items(p->q, b, NULL);
-	if (producer_alloc_marks(p, b->count))
-		return -1;
 	ret = wq__add_items(p->q, b, p->marks);
 	if (ret <= 0)
 		return ret;

@@ -407,7 +407,7 @@ func (m *member) createOwner(in *session, n int) int64 {
 			return r.Header.Revision
 		}
 		if isRefusal(err) && m.isLeaving() {
-			return 0 // a try before this one goes with the lease
+			return 0 // a try before this one: see stray
 		}
 		if err == nil {
 			kvs := r.Responses[0].GetResponseRange().Kvs
@@ -438,7 +438,7 @@ func (m *member) release(in *session, s *shard) {
 		if err == nil {
 			break
 		}
-		if isRefusal(err) && m.isLeaving() {
+		if isLasting(err) && m.isLeaving() {
 			// The owner key and the entries go with the lease.
 			if refusals++; refusals == lastTries {
 				break

@@ -207,6 +207,11 @@ func isRefusal(err error) bool {
 	return false
 }
 
+// isLasting reports a refusal that can last for ever, such as that of rights.
+func isLasting(err error) bool {
+	return isRefusal(err) && !errors.Is(err, rpctypes.ErrTooManyRequests)
+}
+
 // report prints an error of etcd, such as that it has no space.
 func (m *member) report(r *run, err error) {
 	if r.ctx.Err() == nil {
@@ -456,8 +461,8 @@ func (m *member) end(r *run, e ending) {
 			// The entry goes, and the key stays as it was.
 			ops, e = ops[:1], ending{}
 		}
-		if isRefusal(err) && !errors.Is(err, rpctypes.ErrTooManyRequests) && m.isLeaving() {
-			// Rights can be missing for ever. The entry goes with the lease, and the key runs again.
+		if isLasting(err) && m.isLeaving() {
+			// The entry goes with the lease, and the key runs again.
 			if refusals++; refusals == lastTries {
 				return
 			}

@@ -11,12 +11,14 @@ package wqetcd
 //	pause    the entry live/paused exists, and the members hand out no key
 //
 // A transaction whose answer was lost can take place after the operator's next verb or after an add. So each
-// one compares what it has read, and a late one changes nothing.
+// one compares what it has read. A late delay or priority of a key that needs no run is an add, as it was in
+// time.
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand"
 	"strconv"
 	"time"
 
@@ -111,6 +113,7 @@ func commit(ctx context.Context, client *clientv3.Client, names []string,
 		if err != nil || done.Succeeded {
 			return err
 		}
+		sleep(ctx, time.Duration(rand.Int63n(int64(10*time.Millisecond)))) // others add the key
 	}
 }
 

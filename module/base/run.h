@@ -35,7 +35,7 @@
  * by one, and bit 0 is set, which no address of an entry has.  Place 0 is always free.
  */
 struct wq_runs {
-	u64 first;			/* what the numbers of the gets began with */
+	u64 first;			/* where the numbers of gets began */
 	u64 last;			/* number of the last get */
 	u32 free;			/* index of the first free place; 0: all are taken */
 	unsigned long place[WQ_RUN_PLACES];
@@ -44,9 +44,9 @@ struct wq_runs {
 #define WQ_RUN_FREE	1UL
 
 /*
- * A descriptor can get another queue (wq_reopen() of libwq), and a consumer can have a token of the
- * queue before.  So the numbers begin at random: another queue has hardly the same ones.  They leave
- * room for 2^55 gets.
+ * A descriptor can get another queue (wq_reopen() of libwq), and a consumer can have a token of
+ * the queue before.  So the numbers begin at random: another queue has hardly the same ones.  They
+ * leave room for 2^55 gets.
  */
 static inline void wq_runs_init(struct wq_runs *r)
 {

@@ -93,6 +93,10 @@ def move_paths(text: bytes, pattern: str, prefix: str) -> bytes:
     return re.sub(pattern.encode(), lambda found: os.fsencode(prefix) + found[0], text)
 
 
+def _install_clang(definition: Definition) -> None:
+    install(*(f"{name}{definition.llvm}" for name in ("clang", "lld", "llvm")))
+
+
 # --- from source ---------------------------------------------------------------
 
 def _source_tree(definition: Definition, package: str) -> Path:
@@ -166,6 +170,9 @@ def _from_source(definition: Definition) -> Kernel:
         fragment = new.folder / "fragment"
         fragment.write_text(_fragment(definition))
         make: list[str | Path] = ["make", "-C", tree, f"O={new.kdir}", f"ARCH={definition.arch}"]
+        if definition.llvm:
+            _install_clang(definition)
+            make.append(f"LLVM={definition.llvm}")
         step(f"configuring the kernel {definition.name}", new.log,
              [*make, f"KCONFIG_ALLCONFIG={fragment}", "alldefconfig"])
         _refuse_lost(new)
@@ -360,7 +367,7 @@ def _from_clang(definition: Definition) -> Kernel:
     headers of the package hold what gcc can do. If the definition changes the configuration,
     there is no kernel to boot."""
     base = need_kernel(definition.base)
-    install(*(f"{name}{definition.llvm}" for name in ("clang", "lld", "llvm")))
+    _install_clang(definition)
     with _making(definition, base.folder.name.rpartition("-")[0]) as new:
         shutil.copy(base.folder / "release", new.folder)
         for name in ("kernel", "modules") if not definition.config else ():

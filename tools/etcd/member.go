@@ -100,8 +100,8 @@ type member struct {
 	synced  bool            // members and owners were listed
 	paused  bool            // no run begins
 	runs    int             // which go on, of all shards, also of those that were handed over
-	begun   int64           // all that began in this process
 	going   map[string]bool // their keys
+	begun   int64           // runs that began in this process
 	shards  []*shard
 	members map[string]bool
 	choice  []string      // the member that should own each shard; nil: the members changed

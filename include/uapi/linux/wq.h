@@ -249,10 +249,9 @@
  * @priority: add: the priority of the add, WQ_MIN_PRIORITY to WQ_MAX_PRIORITY, in a queue whose
  *	keys have priorities (see struct wq_attrs), else 0.  Get: out, the priority of the run.
  * @token: get: out, identifies this get, never 0.  No other get of the queue has the same token,
- *	and hardly one of another queue.
- *	Done and touch: in, the token that get returned, or 0 to identify the run by the key
- *	alone.  A queue that was created with a lease requires the token, but for the key of the
- *	file's last read.  Add: must be 0.
+ *	and hardly one of another queue.  Done and touch: in, the token that get returned, or 0 to
+ *	identify the run by the key alone.  A queue that was created with a lease requires the
+ *	token, but for the key of the file's last read.  Add: must be 0.
  * @delay: add: ns of CLOCK_MONOTONIC until the key needs a run; 0 or less: now.  A time beyond the
  *	end of the clock never comes.  Done: as for add if @flags has WQ_OUTCOME_AFTER or
  *	WQ_OUTCOME_REST, else must be 0.  Get: out, 0.  Touch: must be 0.

@@ -20,8 +20,9 @@ static void change_paused(struct wq_cs *cs, u32 paused, u32 what, s64 end)
 	for (i = 0; i < WQ_PAUSES; i++)
 		if (what & BIT(i))
 			q->resume_at[i] = end;
-	/* wq_wake() and wq_try_coalesce() read these without the lock.  Release: wq_set_shut(). */
+	/* wq_wake() and wq_try_coalesce() read these without the lock. */
 	WRITE_ONCE(q->paused, paused);
+	/* After the store of shut, see wq_set_shut(). */
 	smp_store_release(&q->no_adds, q->shut || q->paused & WQ_PAUSE_ADDS);
 	wq_set_gate(q);
 }

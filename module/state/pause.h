@@ -18,12 +18,13 @@ static inline int wq_refusal(const struct wq *q)
 	return READ_ONCE(q->shut) ? -ESHUTDOWN : -EHOSTDOWN;
 }
 
-/*
- * The error of an add in an NMI, which can't take the lock.  The acquire pairs with the release in
- * wq_set_shut(): after a shut down, the error is never that of a pause.
- */
+/* The error of an add in an NMI, which can't take the lock. */
 static inline int wq_refusal_nmi(const struct wq *q)
 {
+	/*
+	 * Pairs with the release in wq_set_shut(): after a shut down, the error is never that of a
+	 * pause.
+	 */
 	return smp_load_acquire(&q->no_adds) ? wq_refusal(q) : -EAGAIN;
 }
 

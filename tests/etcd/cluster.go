@@ -364,11 +364,14 @@ func (n *node) printGoroutines() {
 		if !strings.HasPrefix(state, "goroutine ") {
 			continue
 		}
+		where := ""
 		for _, call := range strings.Split(calls, "\n") {
 			if name, ok := strings.CutPrefix(call, "wq.example/"); ok {
-				state += " " + name[:strings.LastIndexByte(name, '(')]
+				where += " " + name[:strings.LastIndexByte(name, '(')]
 			}
 		}
-		fmt.Printf("fault: %s: %s\n", n.name, state)
+		if where != "" {
+			fmt.Printf("fault: %s: %s%s\n", n.name, state, where)
+		}
 	}
 }

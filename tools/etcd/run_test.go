@@ -197,6 +197,7 @@ type answers struct {
 	when    [][]clientv3.Cmp
 	then    [][]clientv3.Op
 	there   []*mvccpb.KeyValue
+	made    chan bool // gets a value for each transaction, if it is not nil
 }
 
 func (a *answers) Txn(context.Context) clientv3.Txn { return a }
@@ -210,6 +211,9 @@ func (a *answers) Then(then ...clientv3.Op) clientv3.Txn {
 }
 func (a *answers) Else(...clientv3.Op) clientv3.Txn { return a }
 func (a *answers) Commit() (*clientv3.TxnResponse, error) {
+	if a.made != nil {
+		defer func() { a.made <- true }()
+	}
 	var reply *clientv3.TxnResponse
 	if len(a.replies) > 0 {
 		reply, a.replies = a.replies[0], a.replies[1:]
@@ -298,12 +302,7 @@ func TestStopEndsAShardAndAClaimThatEtcdRefuses(t *testing.T) {
 	ended := make(chan bool)
 	go func() {
 		expect(t, "revision of a claim", m.createOwner(m.session, 0), int64(0))
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.fire(m.shards[0], unwanted)
-		for m.shards[0].state != free {
-			m.changed.Wait()
-		}
+		letGo(m, unwanted)
 		close(ended)
 	}()
 	endsAtTheStop(t, m, ended)
@@ -320,6 +319,16 @@ func TestFailureOfAKeyWithoutNeedIsNotWritten(t *testing.T) {
 	}
 }
 
+// letGo applies an event to the shard, and returns when the shard is free.
+func letGo(m *member, e shardEvent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fire(m.shards[0], e)
+	for m.shards[0].state != free {
+		m.changed.Wait()
+	}
+}
+
 func TestHandOverAndLossLeaveNoEntryWithoutARun(t *testing.T) {
 	for _, e := range []shardEvent{unwanted, lost} {
 		m, _, _, _ := runOf(t)
@@ -330,12 +339,7 @@ func TestHandOverAndLossLeaveNoEntryWithoutARun(t *testing.T) {
 		kv := &answers{there: []*mvccpb.KeyValue{entry("a", 5), entry("b", 5), entry("c", 9)},
 			replies: []*clientv3.TxnResponse{found(nil, nil, nil), found(nil, nil, nil)}}
 		m.client.KV = kv
-		m.mu.Lock()
-		m.fire(m.shards[0], e)
-		for m.shards[0].state != free {
-			m.changed.Wait()
-		}
-		m.mu.Unlock()
+		letGo(m, e)
 		expect(t, "calls", len(kv.then), 2)
 		expect(t, "deleted", string(kv.then[1][0].KeyBytes()), "/wq/q/run/0000/b")
 	}
@@ -415,12 +419,7 @@ func TestHandOverGoesOnUntilTheEntriesWereRead(t *testing.T) {
 	m, _, _, _ := runOf(t)
 	kv := &unread{&answers{}, 2}
 	m.client.KV = kv
-	m.mu.Lock()
-	m.fire(m.shards[0], unwanted)
-	for m.shards[0].state != free {
-		m.changed.Wait()
-	}
-	m.mu.Unlock()
+	letGo(m, unwanted)
 	expect(t, "listings", kv.fails, -1)
 }
 
@@ -429,13 +428,19 @@ func TestMemberThatLeavesDeletesItsKeyUntilEtcdAnswers(t *testing.T) {
 	m, r, _, _ := runOf(t)
 	m.shards[0].state = free
 	kv := &answers{errs: []error{rpctypes.ErrTimeout, rpctypes.ErrTimeout},
-		replies: []*clientv3.TxnResponse{nil, nil, {}}}
+		replies: []*clientv3.TxnResponse{nil, nil, {}}, made: make(chan bool)}
 	m.client.KV = kv
-	calls := make(chan int)
-	go func() { m.leave(context.Background()); calls <- len(kv.then) }()
-	time.Sleep(2500 * time.Millisecond)
+	left := make(chan bool)
+	go func() { m.leave(context.Background()); close(left) }()
+	for calls := range 3 {
+		select {
+		case <-kv.made:
+		case <-time.After(time.Minute):
+			t.Fatalf("expected 3 calls, got %d", calls)
+		}
+	}
 	m.leaveRun(r, nil)
-	expect(t, "calls", <-calls, 3)
+	<-left
 }
 
 // It would be without owner until the last command has ended.
